@@ -10,7 +10,7 @@ from typing import Any, Literal, TypeAlias
 from zlib import crc32
 
 from gym_llm.tokens.segments import token_columns
-from gym_llm.types import Item, Request, ResponseDict
+from gym_llm.types import ROUTED_EXPERTS, Item, Request, ResponseDict
 
 CallStatus: TypeAlias = Literal["asked", "answered", "failed", "abandoned"]
 """The status of a call.
@@ -36,6 +36,7 @@ class Sample:
         log_probs: The natural log of each sampled id's probability, as the engine reported it.
         is_constrained: Whether it was sampled under a constraint (`gym_llm.types.CONSTRAINED`).
         versions: The version of the weights that sampled each id; None if all are 0.
+        experts: The experts of prompt and sample, as the engine gave them (`gym_llm.types.ROUTED_EXPERTS`).
         parent: The longest sample with whose ids, prompt included, this prompt begins; None for a root.
         children: The number of samples whose parent this is.
     """
@@ -47,6 +48,7 @@ class Sample:
     log_probs: array[float]
     is_constrained: bool = False
     versions: list[int] | None = None
+    experts: str | None = None
     parent: Sample | None = None
     children: int = 0
     # A sample that is continued has its ids in the one that continues it: a conversation has one buffer, of its end.
@@ -171,6 +173,7 @@ class CallGraph:
         *,
         is_constrained: bool = False,
         versions: list[int] | None = None,
+        experts: str | None = None,
     ) -> Sample | None:
         """Add a call's prompt and sampled ids; return None if nothing was sampled.
 
@@ -188,7 +191,7 @@ class CallGraph:
             return None
         parent, checksum = self._longest(asked, call.previous)
         size, checksum = len(asked) + len(said), crc32(said, checksum)
-        sample = Sample(call, len(prompt), size, checksum, numbers, is_constrained, versions, parent)
+        sample = Sample(call, len(prompt), size, checksum, numbers, is_constrained, versions, experts, parent)
         sample.own(asked + said)
         if (ends := self._by_end.get(sample.size)) is None:
             ends = self._by_end[sample.size] = {}
@@ -213,8 +216,8 @@ class CallGraph:
         An entry has `input_ids`, `loss_mask` and `logprobs`, as `gym_llm.wrappers.TokenIdTracking` describes them. If
         several branches share a part, the first has the mask and log probabilities of its sampled ids, and in the
         others they are context. So each sampled id counts once. If a call was constrained, all entries have
-        `constrained`, too. If one was sampled by weights that the engine was given, all have `weight_versions`. None if
-        no call had token ids.
+        `constrained`, too. If one was sampled by weights that the engine was given, all have `weight_versions`. An
+        entry has `routed_experts` if its last call has. None if no call had token ids.
         """
         if not self.has_tokens:
             return None
@@ -224,7 +227,11 @@ class CallGraph:
             "has_versions": any(each.versions is not None for each in self.samples),
         }
         leaves = [leaf for leaf in self.samples if not leaf.children]
-        return [token_columns(_integers(leaf.ids), _uncounted(leaf, counted), **more) for leaf in leaves]
+        found = [token_columns(_integers(leaf.ids), _uncounted(leaf, counted), **more) for leaf in leaves]
+        for leaf, columns in zip(leaves, found, strict=True):
+            if leaf.experts is not None:
+                columns[ROUTED_EXPERTS] = leaf.experts
+        return found
 
     def _longest(self, prompt: bytes, likely: Call | None) -> tuple[Sample | None, int]:
         """Return the longest sample that a prompt begins with, and the prompt's checksum; the likely call wins a tie.

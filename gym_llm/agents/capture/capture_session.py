@@ -16,7 +16,7 @@ from gym_llm.protocols.dialect import Refusal
 from gym_llm.protocols.responses.token_fields import without_tokens
 from gym_llm.records.failures import reason
 from gym_llm.tokens.weight_versions import each_version
-from gym_llm.types import CONSTRAINED, TOKEN_FIELDS, WEIGHT_VERSIONS, Item, Request, ResponseDict
+from gym_llm.types import CONSTRAINED, ROUTED_EXPERTS, TOKEN_FIELDS, WEIGHT_VERSIONS, Item, Request, ResponseDict
 from gym_llm.utils.json_codec import dumps
 
 MOST_CALLS = 10_000
@@ -215,6 +215,9 @@ class CaptureSession:
                 runs = item.get(WEIGHT_VERSIONS)
                 versions = None if runs is None else each_version(runs, len(sampled))
                 marks: Any = {"is_constrained": item.get(CONSTRAINED) is True, "versions": versions}
+                if isinstance(experts := item.get(ROUTED_EXPERTS), str):
+                    marks["experts"] = experts
+                    self._bytes += len(experts)
                 sample = self.graph.add(call, prompt, sampled, log_probs, **marks)
             except ValueError as error:
                 raise EngineError(f"{call.model} gave invalid tokens: {error}.") from None

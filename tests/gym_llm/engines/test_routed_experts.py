@@ -28,7 +28,14 @@ def experts_of(ids: list[int]) -> str:
     return pack_experts([[[token % 9, layer] for layer in range(3)] for token in ids[:-1]])
 
 
-async def played(api: Any, *, with_experts: bool = True) -> tuple[Any, list[Any]]:
+async def careful(episode: Any) -> None:
+    """An agent that asks the model and nobody else."""
+    request = episode.request
+    while request is not None:
+        request = await episode.step(await episode.respond(request))
+
+
+async def played(api: Any, *, with_experts: bool = True, **settings: Any) -> tuple[Any, list[Any]]:
     """An episode of two turns, and what the server was asked."""
     asked: list[Any] = []
 
@@ -55,15 +62,16 @@ async def played(api: Any, *, with_experts: bool = True) -> tuple[Any, list[Any]
     routes = {"/v1/models": models, "/v1/completions": completions, "/v1/chat/completions": completions}
     options: dict[str, Any] = {"tokenizer": POCKET} if api == "completions" else {"token_ids": True}
     async with serving(routes) as url, HTTPEngine(f"{url}/v1", api=api, model=POCKET, **options) as engine:
-        (record,) = [each async for each in gym_llm.rollout("gym_llm/FollowUp-v0", engine, tasks=TASKS)]
+        (record,) = [each async for each in gym_llm.rollout("gym_llm/FollowUp-v0", engine, tasks=TASKS, **settings)]
     assert record["error"] is None, record["error"]
     return check_record(with_copies(loads(dumps(without_copies(record))))), asked
 
 
+@pytest.mark.parametrize("agent", [None, careful])
 @pytest.mark.parametrize("api", ["completions", "chat"])
 @in_loop
-async def test_the_experts_of_a_segments_last_turn_are_in_its_row(api: Any) -> None:
-    record, asked = await played(api)
+async def test_the_experts_of_a_segments_last_turn_are_in_its_row(api: Any, agent: Any) -> None:
+    record, asked = await played(api, agent=agent)
     rows = token_rows(record)
     assert len(asked) == 2 and len(rows) in (1, 2)
     for found in rows:
