@@ -15,8 +15,8 @@ from gym_llm.records.failures import reason
 BATCH_TOKENS = 16_384
 """Tokens that are scored together, padding included, at most: generation waits for so many."""
 
-ScoreRows = Callable[[list[tuple[list[int], int]]], list[Scores]]
-"""Scores rows, each with the number of likeliest tokens that is asked for."""
+ScoreRows = Callable[[list[tuple[list[int], int]], str | None], list[Scores]]
+"""Scores rows, each with the number of likeliest tokens that is asked for, by the model with an adapter, or alone."""
 
 
 class Errands:
@@ -30,7 +30,7 @@ class Errands:
     def __init__(self, loop: asyncio.AbstractEventLoop, score_rows: ScoreRows) -> None:
         self._loop, self._score_rows = loop, score_rows
         self._works: queue.SimpleQueue[tuple[Callable[[], Any], asyncio.Future[Any]]] = queue.SimpleQueue()
-        self.scores: deque[tuple[list[int], int, asyncio.Future[Any]]] = deque()
+        self.scores: deque[tuple[list[int], int, str | None, asyncio.Future[Any]]] = deque()
 
     def add(self, work: Callable[[], Any]) -> asyncio.Future[Any]:
         """Return a future of what a function returns in the worker thread."""
@@ -38,10 +38,10 @@ class Errands:
         self._works.put((work, future))
         return future
 
-    def score(self, row: list[int], top_k: int) -> asyncio.Future[Any]:
+    def score(self, row: list[int], top_k: int, adapter: str | None) -> asyncio.Future[Any]:
         """Return a future of a row's scores."""
         future = self._loop.create_future()
-        self.scores.append((row, top_k, future))
+        self.scores.append((row, top_k, adapter, future))
         return future
 
     def run(self) -> None:
@@ -54,16 +54,19 @@ class Errands:
             work, future = self._works.get()
             if (error := self._do(lambda work=work: [work()], [future])) is not None:  # type: ignore[misc]
                 raise error
-        batch: list[tuple[list[int], int, asyncio.Future[Any]]] = []
-        longest = 0
-        while self.scores:
+        batch: list[tuple[list[int], int]] = []
+        futures: list[asyncio.Future[Any]] = []
+        longest, adapter = 0, self.scores[0][2] if self.scores else None
+        while self.scores and self.scores[0][2] == adapter:
             longest = max(longest, len(self.scores[0][0]))
             if batch and longest * (len(batch) + 1) > BATCH_TOKENS:
                 break
-            batch.append(self.scores.popleft())
-        batch = [each for each in batch if not each[2].cancelled()]
+            row, top_k, _, future = self.scores.popleft()
+            if not future.cancelled():
+                batch.append((row, top_k))
+                futures.append(future)
         if batch:
-            self._do(lambda: self._score_rows([each[:2] for each in batch]), [each[2] for each in batch])
+            self._do(lambda: self._score_rows(batch, adapter), futures)
 
     def left(self) -> list[asyncio.Future[Any]]:
         """Return the futures of all that was not done, for a worker that has ended."""
@@ -71,7 +74,7 @@ class Errands:
         while not self._works.empty():
             futures.append(self._works.get()[1])
         while self.scores:
-            futures.append(self.scores.popleft()[2])
+            futures.append(self.scores.popleft()[3])
         return futures
 
     def _do(self, work: Callable[[], list[Any]], futures: list[asyncio.Future[Any]]) -> Exception | None:

@@ -28,14 +28,6 @@ class Scores(list["float | None"]):
         self.likeliest = [[], *(likeliest or ([] for _ in log_probs))]
 
 
-def refuse_adapter(adapter: str | None, model: str) -> None:
-    """Raise an EngineError if an adapter is named: this engine has one model, with the weights that it was given."""
-    if adapter is not None:
-        raise EngineError(
-            f"The engine of {model} has no adapter {adapter!r}: score with a vLLM server that has it (--lora-modules)."
-        )
-
-
 def check_row(
     ids: Sequence[int], top_k: int, *, vocabulary: int = 1 << 31, context: int | None, model: str
 ) -> list[int]:

@@ -2,14 +2,65 @@
 
 from __future__ import annotations
 
+import copy
+from collections import OrderedDict
+from pathlib import Path
+from typing import Any
+
 import torch
 from transformers import DynamicCache, PreTrainedModel
 
 from gym_llm.engines.decoding import CACHE_ARGUMENT
 from gym_llm.engines.scores import Scores
+from gym_llm.errors import EngineError
+from gym_llm.records.failures import reason
 
 _LOGITS = 1 << 28
 """Logits that are in memory at the same time, at most: 1 GiB as float32."""
+
+
+_ADAPTERS = 4  # that are kept in memory
+
+
+class Adapters:
+    """A model with one of its adapters. The weights are the model's own: they are not copied, and may change.
+
+    Args:
+        model: The model without adapters.
+    """
+
+    def __init__(self, model: PreTrainedModel) -> None:
+        self._model = model
+        self._known: OrderedDict[tuple[str, int], Any] = OrderedDict()
+
+    def model_with(self, adapter: str) -> PreTrainedModel:
+        """Return the model with an adapter; one that was saved again since is read again.
+
+        Args:
+            adapter: A folder that `PeftModel.save_pretrained` wrote.
+
+        Raises:
+            EngineError: If PEFT is not installed, or the adapter cannot be read or is another model's.
+        """
+        try:
+            saved = max(path.stat().st_mtime_ns for path in Path(adapter).iterdir())
+        except (OSError, ValueError):
+            raise EngineError(f"There is no folder {adapter!r} with an adapter.") from None
+        if (found := self._known.pop((adapter, saved), None)) is None:
+            try:
+                from peft import PeftModel
+            except ImportError:
+                raise EngineError("An adapter needs PEFT: pip install peft.") from None
+            tensors = (*self._model.parameters(), *self._model.buffers())
+            shared = copy.deepcopy(self._model, {id(tensor): tensor for tensor in tensors})
+            try:
+                found = PeftModel.from_pretrained(shared, adapter).eval().get_base_model()
+            except Exception as error:  # of several libraries, depending on what is wrong with the files
+                raise EngineError(f"Cannot read the adapter {adapter}: {reason(error)}") from error
+        self._known[adapter, saved] = found
+        while len(self._known) > _ADAPTERS:
+            self._known.popitem(last=False)
+        return found  # type: ignore[no-any-return]
 
 
 @torch.inference_mode()

@@ -18,7 +18,7 @@ from gym_llm.engines.errands import Errands, resolve
 from gym_llm.engines.grammar_masks import GrammarMasks, TokenMask
 from gym_llm.engines.prompt_ids import build_prompt, check_model, objection, prompt_tokens
 from gym_llm.engines.sampling import check_sampling, turn_seed, wants_log_probs
-from gym_llm.engines.scores import MOST_LIKELIEST, Scores, check_row, refuse_adapter
+from gym_llm.engines.scores import MOST_LIKELIEST, Scores, check_row
 from gym_llm.engines.weights import Gate, UpdateMode, Weights, check_update, load_weights, to_its_end, weights_folder
 from gym_llm.errors import EngineError, EngineUnavailable
 from gym_llm.records.failures import reason
@@ -202,12 +202,11 @@ class TransformersEngine(Engine):
 
     async def score(self, ids: Sequence[int], *, top_k: int = 0, adapter: str | None = None) -> Scores:
         """Return the log probabilities of a row; see `Engine.score`."""
-        refuse_adapter(adapter, self.model)
         if self._failure is not None:
             raise self._failure
         row = check_row(ids, top_k, vocabulary=self._vocabulary, context=self._context, model=self.model)
         async with self._gate.request():
-            future = self._errands.score(row, top_k)
+            future = self._errands.score(row, top_k, adapter)
             self._wake(future)
             return await future
 
@@ -249,7 +248,7 @@ class TransformersEngine(Engine):
             self._jobs.put(None)  # wakes it
             await asyncio.to_thread(thread.join)
             await self._gate.wake_up()  # for whoever waits: to learn that it is closed
-            del self._decoder
+            del self._decoder, self._adapters
 
     def _wake(self, future: asyncio.Future[Any]) -> None:
         """Have the worker look at its errands; raise the error of a worker that has ended."""
@@ -264,6 +263,7 @@ class TransformersEngine(Engine):
 
             from gym_llm.engines.decoding import Decoder
             from gym_llm.engines.local_model import check_attention, load_model
+            from gym_llm.engines.scoring import Adapters
         except ImportError as error:
             raise EngineUnavailable(f"The {self.model} engine needs {error.name}: {install('local')}.") from None
         if self._loaded is None:
@@ -276,7 +276,7 @@ class TransformersEngine(Engine):
         self._prompts = prompt_tokens(self._tokenizer, ends, self.history, what=f"model {self.model}")
         self._vocabulary = self._model.config.get_text_config().vocab_size
         self._masks = GrammarMasks(self._prompts, self._tokenizer, self._vocabulary, model=self.model)
-        self._decoder = Decoder(self._model, self._prompts.stop_token_ids)
+        self._decoder, self._adapters = Decoder(self._model, self._prompts.stop_token_ids), Adapters(self._model)
 
     # -- in the worker thread ------------------------------------------------------------------------------------------
 
@@ -389,10 +389,10 @@ class TransformersEngine(Engine):
             entries.append(log_prob_entry(bytes_of(token), log_prob, others))
         return entries
 
-    def _score_rows(self, rows: list[tuple[list[int], int]]) -> list[Scores]:
+    def _score_rows(self, rows: list[tuple[list[int], int]], adapter: str | None) -> list[Scores]:
         from gym_llm.engines.scoring import score_rows
 
-        return score_rows(self._model, rows)
+        return score_rows(self._model if adapter is None else self._adapters.model_with(adapter), rows)
 
     def _deliver(self, results: list[tuple[asyncio.Future[ResponseDict], ResponseDict | EngineError]]) -> None:
         if results and not self._loop.is_closed():

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -53,8 +54,6 @@ def test_the_scores_are_the_models_own() -> None:
             for wrong, error in (([], "no tokens"), ([1 << 20], "has token ids from 0"), ([1] * 10_000, "The context")):
                 with pytest.raises(EngineError, match=error):
                     await engine.score(wrong)
-            with pytest.raises(EngineError, match="no adapter 'mine'"):
-                await engine.score(ROW, adapter="mine")
             with pytest.raises(ValueError, match="top_k is"):
                 await engine.score(ROW, top_k=21)
             for odd in ([1.7], ["5"], [True], [None]):
@@ -71,6 +70,65 @@ def test_the_scores_are_the_models_own() -> None:
         assert found[1:] == pytest.approx(own, abs=1e-4) and len(found.likeliest[-1]) == 2
     finally:
         scoring._LOGITS = pieces
+
+
+@pytest.mark.slow
+def test_the_scores_with_an_adapter_are_pefts(tmp_path: Path) -> None:
+    torch, peft = pytest.importorskip("torch"), pytest.importorskip("peft")
+    from transformers import AutoModelForCausalLM
+
+    def saved(name: str, seed: int, **options: Any) -> Any:
+        torch.manual_seed(seed)
+        base = AutoModelForCausalLM.from_pretrained(POCKET, dtype=torch.float32)
+        config = peft.LoraConfig(r=4, target_modules=["q_proj", "up_proj"], init_lora_weights=False, **options)
+        model = peft.get_peft_model(base, config).eval()
+        model.save_pretrained(str(tmp_path / name))
+        return model
+
+    def right(model: Any) -> list[float]:
+        with torch.inference_mode():
+            log_probs = model(input_ids=torch.tensor([ROW])).logits[0].log_softmax(-1)
+        return [log_probs[n, token].item() for n, token in enumerate(ROW[1:])]
+
+    wanted = {"one": saved("one", 1), "other": saved("other", 2, use_dora=True, lora_alpha=32)}
+
+    @in_loop
+    async def check() -> None:
+        async with make_engine("pocket") as engine:
+            alone = await engine.score(ROW)
+            for _ in range(2):
+                names = ["one", "other", "one", "other"]
+                found = await asyncio.gather(*(engine.score(ROW, adapter=str(tmp_path / name)) for name in names))
+                for name, scores in zip(names, found, strict=True):
+                    assert scores[1:] == pytest.approx(right(wanted[name]), abs=1e-4) != alone[1:]
+                assert await engine.score(ROW) == alone
+                weights = {name: tensor * 1.01 for name, tensor in wanted["one"].base_model.model.state_dict().items()}
+                weights = {
+                    name.replace(".base_layer", ""): tensor for name, tensor in weights.items() if "lora" not in name
+                }
+                await engine.update_weights(weights.items())  # the adapters' model has them, too
+                with torch.no_grad():
+                    for model in wanted.values():
+                        for name, tensor in model.base_model.model.named_parameters():
+                            if "lora" not in name:
+                                tensor.copy_(weights[name.replace(".base_layer", "")])
+                alone = await engine.score(ROW)
+            wanted["one"] = saved("one", 3)  # written again
+            with torch.no_grad():
+                for name, tensor in wanted["one"].base_model.model.named_parameters():
+                    if "lora" not in name:
+                        tensor.copy_(weights[name.replace(".base_layer", "")])
+            scores = await engine.score(ROW, adapter=str(tmp_path / "one"))
+            assert scores[1:] == pytest.approx(right(wanted["one"]), abs=1e-4)
+            with pytest.raises(EngineError, match="There is no folder 'mine'"):
+                await engine.score(ROW, adapter="mine")
+            config = json.loads((tmp_path / "one" / "adapter_config.json").read_text())
+            (tmp_path / "one" / "adapter_config.json").write_text(json.dumps(config | {"r": 8}))
+            with pytest.raises(EngineError, match="Cannot read the adapter"):
+                await engine.score(ROW, adapter=str(tmp_path / "one"))
+            assert await engine.score(ROW) == alone
+
+    check()
 
 
 @in_loop
