@@ -1,0 +1,124 @@
+"""Measure how soon `examples/train_stream.py` reaches its target: in lockstep, as a stream, and by each stale policy.
+
+    python benchmarks/train_stream_seeds.py --results /tmp/runs.jsonl --picture docs/images
+    python benchmarks/train_stream_seeds.py --ways lockstep stream --seeds 0 --updates 40
+
+Each run has the machine alone, unless you start two commands. It is one line of `--results`, and is not repeated if
+that line is there. `--picture` draws two figures. The first shows the reward on held-out sums: against time, and with a
+`TaskSampler` against sampled tokens. The second shows the policies' time against their last reward. Prints one JSON
+line last, with medians over the seeds that reached the target.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import statistics
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+EXAMPLES = Path(__file__).parent.parent / "examples"
+WAYS: dict[str, list[str]] = {
+    "lockstep": ["--lockstep"],
+    "stream": [],
+    "keep": ["--stale", "keep"],
+    **{stale: ["--stale", stale, "--max-staleness", "2"] for stale in ("wait", "drop", "cancel", "split")},
+    "sampler": ["--sampler"],
+}
+PAIRS = (("lockstep", "stream", 1, "seconds"), ("stream", "sampler", 2, "sampled tokens"))
+LABELS = {"lockstep": "in lockstep", "stream": "stream", "sampler": "stream with a TaskSampler"}
+POLICIES = {"lockstep": "wait, 0", "stream": "wait, 1", "wait": "wait, 2", "keep": "keep"}
+POLICIES |= {stale: f"{stale}, 2" for stale in ("drop", "cancel", "split")}
+
+
+def run(way: str, seed: int, more: list[str]) -> dict[str, Any]:
+    """Run the example once and return what it printed as JSON."""
+    command = [sys.executable, "train_stream.py", "--json", "--seed", str(seed), *WAYS[way], *more]
+    done = subprocess.run(command, cwd=EXAMPLES, stdout=subprocess.PIPE, text=True, check=True)
+    figures: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
+    return {"way": way, "seed": seed, "load": round(os.getloadavg()[0], 1), **figures}
+
+
+def summary(runs: list[dict[str, Any]], way: str) -> dict[str, Any]:
+    """The medians of the runs of one way."""
+    own = [each for each in runs if each["way"] == way]
+    found: dict[str, Any] = {"seeds": len(own), "reached": sum(each["reached"] is not None for each in own)}
+    for place, name in enumerate(("updates", "seconds", "tokens")):
+        if values := [each["reached"][place] for each in own if each["reached"]]:
+            found[name] = statistics.median(values)
+    found["last"] = round(statistics.mean(each["held_out"][-1][3] for each in own), 4)
+    return found
+
+
+def draw(runs: list[dict[str, Any]], target: float, folder: Path) -> None:
+    """Draw the held-out rewards, and the policies' time against their last reward."""
+    import matplotlib
+
+    matplotlib.use("Agg")
+    from matplotlib import pyplot
+
+    folder.mkdir(parents=True, exist_ok=True)
+    plot, panels = pyplot.subplots(1, 2, figsize=(10, 4), layout="constrained", sharey=True)
+    for axes, (*pair, column, name) in zip(panels, PAIRS, strict=True):
+        for color, way in enumerate(pair):
+            for number, each in enumerate(one for one in runs if one["way"] == way):
+                curve = zip(*((test[column], test[3]) for test in each["held_out"]), strict=True)
+                label = LABELS[way] if number == 0 else None
+                axes.plot(*curve, ".-", color=f"C{color}", linewidth=1, alpha=0.7, label=label)
+        axes.axhline(target, color="grey", linestyle=":")
+        axes.set(xlabel=name)
+        axes.grid(alpha=0.3)
+        axes.legend(loc="lower right", title="a line for each seed")
+    panels[0].set(ylabel="mean reward, held-out sums")
+    plot.savefig(folder / "train_stream.png", dpi=120)
+    plot, axes = pyplot.subplots(figsize=(6, 4), layout="constrained")
+    for color, way in enumerate(POLICIES):
+        if points := [(each["last"][1], each["held_out"][-1][3]) for each in runs if each["way"] == way]:
+            across, up = zip(*points, strict=True)
+            axes.plot(across, up, ".", color=f"C{color}", alpha=0.5)
+            axes.plot(statistics.mean(across), statistics.mean(up), "o", color=f"C{color}", label=POLICIES[way])
+    axes.set(
+        xlabel="seconds of all updates", ylabel="mean reward, held-out sums", title="Old tokens: what each policy costs"
+    )
+    axes.grid(alpha=0.3)
+    axes.legend(title="policy, max_staleness")
+    plot.savefig(folder / "stale_policies.png", dpi=120)
+
+
+def main() -> None:
+    """Run the benchmark."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--ways", nargs="+", choices=list(WAYS), default=list(WAYS), help="(default: all)")
+    parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2, 3, 4], help="(default: 0 1 2 3 4)")
+    parser.add_argument("--updates", type=int, help="of each run (default: the example's)")
+    parser.add_argument("--held-out", type=int, default=1024, help="sums to test with (default: 1024)")
+    parser.add_argument("--target", type=float, default=0.95, help="mean reward on held-out sums (default: 0.95)")
+    parser.add_argument("--results", type=Path, help="JSON lines, one of each run")
+    parser.add_argument("--picture", type=Path, help="folder for the figures")
+    args = parser.parse_args()
+    runs: list[dict[str, Any]] = []
+    if args.results and args.results.exists():
+        runs = [json.loads(line) for line in args.results.read_text().splitlines()]
+    more = ["--held-out", str(args.held_out), "--target", str(args.target)]
+    more += ["--updates", str(args.updates)] if args.updates else []
+    done = {(each["way"], each["seed"]) for each in runs}
+    for seed in args.seeds:  # the ways of a seed one after the other: the machine may become slower or faster
+        for way in args.ways:
+            if (way, seed) in done:
+                continue
+            runs.append(run(way, seed, more))
+            print(f"seed {seed}, {way}: {runs[-1]['reached']} of {runs[-1]['last']}", file=sys.stderr, flush=True)
+            if args.results:
+                with args.results.open("a") as file:
+                    file.write(json.dumps(runs[-1]) + "\n")
+    if args.picture:
+        draw(runs, args.target, args.picture)
+    ways = {way: summary(runs, way) for way in WAYS if any(each["way"] == way for each in runs)}
+    print(json.dumps({"benchmark": "train_stream_seeds", "cpus": os.cpu_count(), "target": args.target, **ways}))
+
+
+if __name__ == "__main__":
+    main()
