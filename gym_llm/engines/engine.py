@@ -119,8 +119,8 @@ class Engine(ABC):
         Args:
             ids: Token ids of the model's vocabulary, at least one and no more than its context.
             top_k: The number of likeliest tokens that `Scores.likeliest` has at each position, 0 to 20.
-            adapter: A LoRA adapter of the model: the name under which a vLLM server has it, or else the folder that
-                PEFT wrote. `vllm:` needs the engine argument `enable_lora=True`. None for the model alone.
+            adapter: A LoRA adapter of the model: the name under which a vLLM server has it, or for `transformers:` the
+                folder that PEFT wrote. None for the model alone.
 
         Raises:
             EngineError: If this engine cannot score, cannot score this row, or has no such adapter.

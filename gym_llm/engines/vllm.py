@@ -23,7 +23,6 @@ from gym_llm.engines.prompt_ids import build_prompt, check_model, prompt_tokens
 from gym_llm.engines.sampling import INT64, sampling_arguments, turn_seed, wants_log_probs
 from gym_llm.engines.scores import Scores, check_row
 from gym_llm.engines.vllm_process import first_line, make_llm
-from gym_llm.engines.vllm_scores import Adapters, score_row
 from gym_llm.engines.weights import Gate, UpdateMode, Weights, check_update, to_its_end, weights_folder
 from gym_llm.errors import EngineError, EngineUnavailable
 from gym_llm.protocols.chat.completions import FINISH_REASONS
@@ -131,7 +130,6 @@ class VLLMEngine(Engine):
             self.max_new_tokens = max_new_tokens or 512
         self._numbers = itertools.count()
         self._live: dict[str, list[tuple[int, int]]] = {}  # of each request: its versions, and where they begin
-        self._adapters: Adapters
         self._gate: Gate
         self._prompts: PromptTokens
         self._masks: GrammarMasks
@@ -152,7 +150,7 @@ class VLLMEngine(Engine):
         # Handed over in the attribute: the thread keeps what it returned, and vLLM's finalizer then runs too late.
         self._abandoned = self._asleep = False
         self._failure = ""
-        self._gate, self._adapters = Gate(), Adapters()
+        self._gate = Gate()
         self._syncing = asyncio.Lock()  # held by an update, by falling asleep and by waking up, one after the other
         try:
             await asyncio.to_thread(self._start)
@@ -252,16 +250,32 @@ class VLLMEngine(Engine):
 
     async def score(self, ids: Sequence[int], *, top_k: int = 0, adapter: str | None = None) -> Scores:
         """Return the log probabilities of a row; see `Engine.score`. The context has to have room for one more."""
+        from vllm import SamplingParams
+        from vllm.exceptions import VLLMError
+
+        if adapter is not None:  # vLLM 0.32 on a CPU ends over log probabilities of a prompt with LoRA
+            raise EngineError(f"The engine vllm:{self.model} scores with no adapter: use transformers:{self.model}.")
         llm = self._started()
-        if adapter is not None and not self.engine_args.get("enable_lora"):
-            raise EngineError(f"The engine vllm:{self.model} needs enable_lora=True to score with an adapter.")
         row = check_row(ids, top_k, vocabulary=self._vocabulary, context=self._context - 1, model=self.model)
-        async with self._gate.request():
-            try:
-                lora = None if adapter is None else await self._adapters.request(llm, adapter)
-                return await score_row(llm, row, top_k, f"#{next(self._numbers)}", lora)
-            except EngineError as error:
-                raise EngineError(self._failure or str(error)) from error
+        params = SamplingParams(
+            max_tokens=1, temperature=0.0, prompt_logprobs=top_k, detokenize=False, flat_logprobs=True
+        )
+        given: Any = {"type": "token", "prompt_token_ids": row}
+        try:
+            async with (
+                self._gate.request(),
+                aclosing(llm.generate(given, params, f"#{next(self._numbers)}")) as answers,
+            ):
+                async for answer in answers:
+                    found: Any = answer.prompt_logprobs
+        except (VLLMError, ValueError) as error:
+            raise EngineError(self._failure or f"vLLM did not score: {str(error)[:300]}") from error
+        starts, ends = found.start_indices, found.end_indices
+        likeliest = None
+        if top_k:  # each position has the given token, then the likeliest
+            pairs = list(zip(found.token_ids, found.logprobs, strict=True))
+            likeliest = [pairs[starts[n] + 1 : ends[n]][:top_k] for n in range(1, len(row))]
+        return Scores([found.logprobs[starts[n]] for n in range(1, len(row))], likeliest)
 
     async def update_weights(self, weights: Weights, *, mode: UpdateMode = "wait", version: int | None = None) -> None:
         """See `WeightSync`. What was cached of prompts is forgotten with the old weights, unless the mode is `keep`."""

@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-import copy
 from importlib import resources
-from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
 from transformers import AutoModelForCausalLM
 
-from gym_llm.engines import make_engine
 from gym_llm.errors import EngineError
 from gym_llm.tokens.weight_versions import each_version
 
@@ -81,30 +78,6 @@ def test_the_scores_are_the_models_own(vllm: Any, models: list[Any]) -> None:
         vllm.run(vllm.engine.score([1] * 4096))
 
 
-@pytest.mark.nightly
-def test_the_scores_with_an_adapter_are_pefts(tmp_path: Path, models: list[Any]) -> None:
-    from peft import LoraConfig, get_peft_model
-
-    torch.manual_seed(1)
-    config = LoraConfig(r=8, target_modules=["q_proj", "v_proj", "up_proj"], init_lora_weights=False)
-    adapted = get_peft_model(copy.deepcopy(models[0]), config).eval()
-    adapted.save_pretrained(str(tmp_path / "adapter"))
-    rows = [[5, 9, 300, 42, 42, 7, *range(50, 50 + n)] for n in range(4)]
-
-    async def check() -> tuple[list[Any], list[Any]]:
-        async with make_engine("vllm:pocket", dtype="float32", enable_lora=True, max_lora_rank=8) as engine:
-            for adapter in ("mine", str(tmp_path)):
-                with pytest.raises(EngineError, match="There is no folder|cannot read the adapter"):
-                    await engine.score(rows[0], adapter=adapter)
-            with_adapter = await asyncio.gather(*(engine.score(row, adapter=str(tmp_path / "adapter")) for row in rows))
-            return with_adapter, await asyncio.gather(*(engine.score(row) for row in rows))
-
-    with_adapter, alone = asyncio.run(check())
-    for row, found, plain in zip(rows, with_adapter, alone, strict=True):
-        assert found[1:] == pytest.approx(scores(adapted, row), abs=1e-3)
-        assert plain[1:] == pytest.approx(scores(models[0], row), abs=1e-3) != found[1:]
-
-
-def test_an_adapter_needs_an_engine_that_reads_adapters(vllm: Any) -> None:
-    with pytest.raises(EngineError, match="needs enable_lora=True"):
+def test_an_adapter_is_refused(vllm: Any) -> None:
+    with pytest.raises(EngineError, match="scores with no adapter"):
         vllm.run(vllm.engine.score([5, 9], adapter="mine"))
