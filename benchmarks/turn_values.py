@@ -10,8 +10,7 @@
 Both learn after each `--batch` sampled tokens, until they have sampled `--tokens`. In `counter` the model adds two
 numbers with a tool and reads the counter; in `weather` it calls a tool and repeats its answer. The pocket model knows
 both. So its weights are shaken at first: each is multiplied by 1 + `--noise` times a normal number. Each run has a
-process with one thread, `--at-once` of them beside one another. All of it takes about two hours on two cores. Prints
-one JSON line last.
+process with one thread, `--at-once` of them beside one another. Prints one JSON line last.
 """
 
 from __future__ import annotations
@@ -24,6 +23,7 @@ import os
 import statistics
 import sys
 from concurrent.futures import ProcessPoolExecutor
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -60,11 +60,7 @@ class Counting(Counter):
         """Draw the counter's first value, and two numbers to add."""
         start, first, second = map(int, rng.integers(1, [50, 20, 20]))
         prompt = f"Add {first}, then add {second}, then read the counter."
-        return {
-            "responses_create_params": {"input": prompt},
-            "initial_count": start,
-            "expected_count": start + first + second,
-        }
+        return self.row(prompt, initial_count=start, expected_count=start + first + second)
 
 
 ENVIRONMENTS = {"counter": "gym_llm/Counting-v0", "weather": "gym_llm/Weather-v0"}
@@ -125,6 +121,7 @@ async def values(env_id: str, engine: Any, tokens: int, each: float, seed: int, 
 async def learn(env: str, way: str, seed: int, args: argparse.Namespace) -> dict[str, Any]:
     """One run: the held-out rewards before and after, and what it learned from."""
     env_id = ENVIRONMENTS[env]
+    play = grpo if way == "grpo" else partial(values, forks=args.forks)
     model, tokenizer = pocket()
     shake(model, args.noise, seed)
     optimizer = torch.optim.AdamW(model.parameters(), lr=args.learning_rate, weight_decay=0.0)
@@ -139,10 +136,9 @@ async def learn(env: str, way: str, seed: int, args: argparse.Namespace) -> dict
         (before, each), curve = await tested(), []
         while used < args.tokens:
             updates += 1
-            more = {"forks": args.forks} if way == "values" else {}
             # What the last updates took too much is taken off this one.
             wanted = max(1, updates * args.batch - used)
-            rows, columns, cost = await globals()[way](env_id, engine, wanted, each, base + updates, **more)
+            rows, columns, cost = await play(env_id, engine, wanted, each, base + updates)
             for group in optimizer.param_groups:
                 group["lr"] = args.learning_rate * max(0.0, 1 - used / args.tokens)
             if rows:

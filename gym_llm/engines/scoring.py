@@ -18,12 +18,11 @@ from gym_llm.records.failures import reason
 _LOGITS = 1 << 28
 """Logits that are in memory at the same time, at most: 1 GiB as float32."""
 
-
 _ADAPTERS = 4  # that are kept in memory
 
 
 class Adapters:
-    """A model with one of its adapters. The weights are the model's own: they are not copied, and may change.
+    """The adapters of a model, each read once. They share the model's weights, which are not copied and may change.
 
     Args:
         model: The model without adapters.

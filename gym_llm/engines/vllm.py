@@ -253,8 +253,10 @@ class VLLMEngine(Engine):
         from vllm import SamplingParams
         from vllm.exceptions import VLLMError
 
-        if adapter is not None:  # vLLM 0.32 on a CPU ends over log probabilities of a prompt with LoRA
-            raise EngineError(f"The engine vllm:{self.model} scores with no adapter: use transformers:{self.model}.")
+        if adapter is not None:  # on a CPU, vLLM 0.32 crashes when it scores a prompt with LoRA
+            raise EngineError(
+                f"The engine vllm:{self.model} cannot score with an adapter: use transformers:{self.model}."
+            )
         llm = self._started()
         row = check_row(ids, top_k, vocabulary=self._vocabulary, context=self._context - 1, model=self.model)
         params = SamplingParams(

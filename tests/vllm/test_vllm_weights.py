@@ -79,5 +79,5 @@ def test_the_scores_are_the_models_own(vllm: Any, models: list[Any]) -> None:
 
 
 def test_an_adapter_is_refused(vllm: Any) -> None:
-    with pytest.raises(EngineError, match="scores with no adapter"):
+    with pytest.raises(EngineError, match="cannot score with an adapter"):
         vllm.run(vllm.engine.score([5, 9], adapter="mine"))
