@@ -126,7 +126,8 @@ async def learn(env: str, way: str, seed: int, args: argparse.Namespace) -> dict
     shake(model, args.noise, seed)
     optimizer = torch.optim.AdamW(model.parameters(), lr=args.learning_rate, weight_decay=0.0)
     base, used, updates, count = seed * 1_000_000, 0, 0, 0
-    async with TransformersEngine.of(model, tokenizer, threads=1, max_batch_size=128, seed=seed) as engine:
+    options: dict[str, Any] = {"threads": 1, "max_batch_size": 128, "seed": seed, "history": "append"}  # one row an episode
+    async with TransformersEngine.of(model, tokenizer, **options) as engine:
 
         async def tested() -> tuple[float, float]:
             played = gym_llm.rollout(env_id, engine, limit=args.held_out, seed=base, **PLAYED)

@@ -12,8 +12,10 @@ from gym_llm.engines.engine import Engine
 from gym_llm.errors import DataError, EngineError, EngineUnavailable
 from gym_llm.records.record import read_record
 from gym_llm.records.token_spans import with_copies
-from gym_llm.types import Item, Request, ResponseDict
+from gym_llm.types import TOKEN_FIELDS, Item, Request, ResponseDict
 from gym_llm.utils.json_codec import loads
+
+_SAMPLED = TOKEN_FIELDS[1]
 
 
 class ReplayEngine(Engine):
@@ -69,10 +71,11 @@ class ReplayEngine(Engine):
         self._file.seek(offset)
         record: Any = with_copies(loads(self._file.read(length)))
         response = record["response"]
-        turns = recorded_turns(response)
-        turn = _answers_of_environment(request["input"]) - _answers_of_environment(
-            record["responses_create_params"]["input"]
-        )
+        turns = recorded_turns(response, (record.get("info") or {}).get("turn"))
+        count = _answers_of_environment
+        if len(turns) > len(model_turns(response["output"])):  # token ids tell them apart
+            count = _answers_of_model
+        turn = count(request["input"]) - count(record["responses_create_params"]["input"])
         if not 0 <= turn < len(turns):
             raise EngineError(
                 f"{self.path.name} has {len(turns)} turns of episode {episode_id}, but turn {turn + 1} was asked for."
@@ -126,23 +129,43 @@ class ReplayEngine(Engine):
         return places
 
 
-def recorded_turns(response: Mapping[str, Any]) -> list[list[Item]]:
-    """The model's turns of a recorded response, which holds all that was said."""
+def recorded_turns(response: Mapping[str, Any], count: int | None = None) -> list[list[Item]]:
+    """The model's turns of a recorded response, which holds all that was said.
+
+    Args:
+        response: The record's `response`, its items with their token ids.
+        count: The number of turns that the record names. The environment may say nothing between two turns, for
+            example after unfinished reasoning. Then token ids tell them apart, if that gives this number.
+    """
     items = response["output"]
     turns = model_turns(items)
+    if count not in (None, len(turns)) and len(apart := model_turns(items, by_tokens=True)) == count:
+        return apart
     if response.get("status") == "incomplete" and (not turns or is_environments(items[-1])):
         turns.append([])  # the last turn said nothing: its prompt did not fit
     return turns
 
 
-def model_turns(items: list[Item]) -> list[list[Item]]:
+def model_turns(items: list[Item], *, by_tokens: bool = False) -> list[list[Item]]:
     """Split an episode's items into the model's turns, leaving out what the environment said.
+
+    With `by_tokens`, a turn also ends after an item with sampled ids: the last item of a turn has them.
 
     >>> output = {"type": "function_call_output"}
     >>> model_turns([{"type": "reasoning"}, {"type": "function_call"}, output, output, {"type": "message"}])
     [[{'type': 'reasoning'}, {'type': 'function_call'}], [{'type': 'message'}]]
     """
-    return [list(turn) for environments, turn in groupby(items, is_environments) if not environments]
+    turns: list[list[Item]] = []
+    is_open = False  # whether the last turn may go on
+    for item in items:
+        if is_environments(item):
+            is_open = False
+            continue
+        if not is_open:
+            turns.append([])
+        turns[-1].append(item)
+        is_open = not (by_tokens and item.get(_SAMPLED) is not None)
+    return turns
 
 
 def is_environments(item: Item) -> bool:
@@ -156,3 +179,8 @@ def _answers_of_environment(items: Any) -> int:
     if isinstance(items, str):
         return 1
     return sum(environments for environments, _ in groupby(items, is_environments))
+
+
+def _answers_of_model(items: Any) -> int:
+    """How many turns the model has had, where token ids tell them apart."""
+    return 0 if isinstance(items, str) else len(model_turns(items, by_tokens=True))

@@ -161,7 +161,8 @@ def _turns_to_keep(fork: Fork, env_id: str) -> list[list[Item]]:
         raise CannotFork("The record has no turns: its episode never began.")
     if len(record.get("seats", ())) > 1 or "agent" in record["info"]:
         raise CannotFork("The record is of several seats or of an agent: its turns are not those of one model.")
-    turns, count = recorded_turns(cast(Any, record["response"])), record["info"].get("turn", 0)
+    count = record["info"].get("turn", 0)
+    turns = recorded_turns(cast(Any, record["response"]), count)
     if len(turns) != count:
         raise CannotFork(f"The record has {count} turns, but its items show {len(turns)}: they cannot be told apart.")
     if type(fork.turn) is not int or not 0 <= fork.turn < max(count, 1):
@@ -244,7 +245,7 @@ class _Replaying(EngineAround):
         params, items = record["responses_create_params"], record["response"]["output"]
         first = params["input"]
         shown = [{"role": "user", "content": first}] if isinstance(first, str) else first
-        said = _environments(items, number)
+        said = _environments(items, sum(map(len, turns[:number])))
         asked = request["input"]
         if (
             list(map(without_tokens, asked[: len(shown)])) != list(map(without_tokens, shown))
@@ -257,18 +258,16 @@ class _Replaying(EngineAround):
             raise EpisodeDiverged(self.diverged)
 
 
-def _environments(items: list[Item], turns: int) -> list[Item]:
-    """Return what the environment says before its turn after this number of turns."""
-    said, count, is_models = [], 0, False
+def _environments(items: list[Item], count: int) -> list[Item]:
+    """Return what the environment says before the model's next item, after this number of the model's items."""
+    said = []
     for item in items:
-        environments = is_environments(item)
-        if not environments and not is_models:
-            count += 1
-            if count > turns:
-                break
-        is_models = not environments
-        if environments:
+        if is_environments(item):
             said.append(item)
+        elif count == 0:
+            break
+        else:
+            count -= 1
     return said
 
 

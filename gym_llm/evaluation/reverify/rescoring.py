@@ -134,7 +134,7 @@ def score_replayed(driver: Driver, record: Rollout, seed: int) -> Score:
         raise NotFromItems("The policy has played several seats: such episodes cannot be played again from a record.")
     info = _reset(driver, record, seed)
     response: Any = with_ids(record)["response"]
-    turns = recorded_turns(response)
+    turns = recorded_turns(response, record.get("info", {}).get("turn"))
     outcome: Step = None, 0.0, False, False, info
     rewards: list[float] = []
     terminated = truncated = False
@@ -147,7 +147,7 @@ def score_replayed(driver: Driver, record: Rollout, seed: int) -> Score:
         if terminated or truncated:
             break
     if turn := record.get("info", {}).get("turn"):
-        info["turn"] = turn  # a turn of nothing but reasoning cannot be told from the beginning of the next
+        info["turn"] = turn  # without token ids, a turn of nothing but reasoning and the next one are one
     if not (terminated or truncated):
         if not record.get("truncated"):
             raise DataError(f"The environment goes on after the {len(turns)} recorded turns: it has changed since.")

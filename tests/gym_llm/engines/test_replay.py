@@ -11,7 +11,7 @@ import gym_llm
 from gym_llm.engines.engine import Engine
 from gym_llm.engines.replay import ReplayEngine
 from gym_llm.errors import EngineError, EngineUnavailable
-from gym_llm.types import Item, Request, ResponseDict
+from gym_llm.types import TOKEN_FIELDS, Item, Request, ResponseDict
 
 QUESTION = {"role": "user", "content": "Weather in Rome and Oslo?"}
 THOUGHT = {"type": "reasoning", "id": "rs", "summary": []}
@@ -58,6 +58,20 @@ def test_turns_come_back_one_by_one(tmp_path: Path) -> None:
     assert [response["output"] for response in responses] == [[THOUGHT, *CALLS], [ANSWER], [ANSWER]]
     assert [response["usage"] for response in responses] == [None, None, USAGE]
     assert {response["model"] for response in responses} == {"recorded"}
+
+
+def test_turns_that_the_environment_does_not_answer_are_told_apart_by_their_ids(tmp_path: Path) -> None:
+    thoughts = [{**THOUGHT, **dict(zip(TOKEN_FIELDS, ([1], [n], [-0.5]), strict=True))} for n in range(2)]
+    answer = {**ANSWER, **dict(zip(TOKEN_FIELDS, ([1], [5], [-0.5]), strict=True))}
+    items = [*thoughts, answer, FOLLOW_UP, thoughts[0]]
+    path = write(tmp_path / "r.jsonl", {**record(items), "info": {"turn": 4}}, record(items, task=1))
+    starts = [[QUESTION, *items[:known]] for known in (0, 1, 2, 4)]
+    assert [answered["output"] for answered in replay(path, *starts)] == [
+        [thoughts[0]], [thoughts[1]], [answer], [thoughts[0]]
+    ]  # fmt: skip
+    # A record that does not name its turns is split by what the environment said.
+    (first,) = replay(path, starts[0], episode_id="1-0")
+    assert first["output"] == [*thoughts, answer]
 
 
 def test_an_episode_can_be_replayed_again_and_in_any_order(tmp_path: Path) -> None:

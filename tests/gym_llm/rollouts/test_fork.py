@@ -15,6 +15,7 @@ from gym_llm.records.record import read_record
 from gym_llm.rollouts.play import iter_records, open_plan
 from gym_llm.rollouts.settings import RolloutSettings
 from gym_llm.trainers.shared.token_rows import token_rows
+from gym_llm.types import TOKEN_FIELDS
 from gym_llm.utils.json_codec import dumps, loads
 
 COUNTER = "gym_llm/Counter-v0"
@@ -99,6 +100,32 @@ def test_a_fork_names_its_parent_and_has_an_id_of_its_own_that_is_stable():
     (more,) = forked(parent, turn=2, n=1, first=1)
     assert more["rollout_id"] == first[1]["rollout_id"]
     assert read_record(loads(dumps(more)))["forked_from"] == origin
+
+
+class Thinker(Words):
+    """Samples unfinished reasoning before each call: the environment says nothing and asks again."""
+
+    async def respond(self, request: Any, *, episode_id: str = "") -> Any:
+        answer = await super().respond(request, episode_id=episode_id)
+        if request["input"][-1].get("type") != "reasoning":
+            tokens = {name: answer["output"][0][name] for name in TOKEN_FIELDS}
+            tokens["generation_token_ids"] = [7, 7]
+            tokens["generation_log_probs"] = [-1.0, -1.0]
+            answer["output"] = [{"type": "reasoning", "id": "rs", "summary": [], "status": "incomplete", **tokens}]
+        return answer
+
+
+@pytest.mark.parametrize("turn", range(6))
+def test_turns_that_the_environment_does_not_answer_are_told_apart_by_their_ids(turn: int):
+    parent = played(Thinker(2))
+    assert parent["info"]["turn"] == 6  # reasoning and a call, twice, then reasoning and a message
+    (whole,) = token_rows(parent)
+    (fork,) = forked(parent, Thinker(2), turn=turn, n=1)
+    (row,) = token_rows(fork)
+    assert row.turns == whole.turns
+    end = row.turns[turn][0]
+    assert row.input_ids[:end] == whole.input_ids[:end]
+    assert fork["info"]["turn"] == 6 and fork["outcome"] == "scored"
 
 
 def test_a_fork_can_be_forked():
