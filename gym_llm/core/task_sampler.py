@@ -36,7 +36,8 @@ class TaskSampler:
         by: `"variance"`, or `"uniform"` for equal weights.
         share: The share of the weight of a task of which nothing is known that every task keeps, in (0, 1].
         discount: The factor of what is known of a task with each of its rewards, in (0, 1].
-        prior: Successes and failures that every task begins with, both above 0.
+        prior: Successes and failures that every task begins with, both above 0. The smaller they are, the sooner a
+            task of equal rewards is drawn rarely: after 8 failures, the default leaves it a third of its first weight.
         weight: A function of a task's index, whose result multiplies its weight: a curriculum, or a mixture.
             `reweight` calls it again.
         seed: The seed of the draws.
@@ -57,9 +58,9 @@ class TaskSampler:
         self,
         *,
         by: By = "variance",
-        share: float = 0.1,
+        share: float = 0.05,
         discount: float = 0.98,
-        prior: tuple[float, float] = (1.0, 1.0),
+        prior: tuple[float, float] = (0.2, 0.2),
         weight: Callable[[int], float] | None = None,
         seed: int = 0,
     ) -> None:

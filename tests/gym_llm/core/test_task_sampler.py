@@ -69,7 +69,7 @@ def test_what_is_known_of_a_task_stays_when_tasks_come_and_go() -> None:
 
 def test_a_curriculum_multiplies_weights_and_masked_episodes_change_nothing() -> None:
     level = 1
-    sampler = TaskSampler(by="uniform", weight=lambda index: float(index < level))
+    sampler = TaskSampler(by="uniform", prior=(1.0, 1.0), weight=lambda index: float(index < level))
     sampler.begin(KEYS)
     assert {sampler.draw().task_index for _ in range(100)} == {0}
     level = 3

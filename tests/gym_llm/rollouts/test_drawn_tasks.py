@@ -103,7 +103,7 @@ def test_the_sampler_of_episodes_in_other_processes_is_this_ones(ray: Any) -> No
         return [record async for record in played]
 
     assert [record["reward"] for record in asyncio.run(found())] == [1.0] * 6
-    assert max(sampler.state_dict()["tasks"].values())[0] == pytest.approx(1 + sum(0.98**n for n in range(6)))
+    assert max(sampler.state_dict()["tasks"].values())[0] == pytest.approx(0.2 + sum(0.98**n for n in range(6)))
 
 
 @pytest.mark.parametrize("options", [{"episodes": 3}, {"skip": {(0, 0)}}, {"durable": "journal"}])
@@ -132,10 +132,10 @@ def test_reset_draws_and_the_whole_reward_is_learned() -> None:
     assert info["task_index"] == 1 and info["task_probability"] == 1.0
     *_, info = env.step(message("more"))
     before = sampler.state_dict()["tasks"]
-    assert "task_probability" not in info and set(map(tuple, before.values())) == {(1.0, 1.0)}
+    assert "task_probability" not in info and set(map(tuple, before.values())) == {(0.2, 0.2)}
     *_, terminated, _, info = env.step(message("0.5"))
     assert terminated and info["task_probability"] == 1.0
-    assert [1.75, 1.25] in sampler.state_dict()["tasks"].values()
+    assert [0.95, 0.45] in sampler.state_dict()["tasks"].values()
     assert env.reset(options={"task_index": 3})[1].keys() == {"task_index", "turn", "tool_errors"}
     after = sampler.state_dict()["tasks"]
     env.step(message("1"))  # nobody drew it
@@ -148,10 +148,10 @@ def test_a_failed_episode_changes_nothing_and_a_truncated_one_counts() -> None:
     env.reset()
     with pytest.raises(ValueError, match="could not convert"):
         env.step(message("no number"))
-    assert set(map(tuple, sampler.state_dict()["tasks"].values())) == {(1.0, 1.0)}
+    assert set(map(tuple, sampler.state_dict()["tasks"].values())) == {(0.2, 0.2)}
     _, info = env.reset()
     assert env.step(message("more"))[3]
-    assert list(sampler.state_dict()["tasks"].values())[info["task_index"]] == [1.25, 1.75]
+    assert list(sampler.state_dict()["tasks"].values())[info["task_index"]] == [0.45, 0.95]
 
 
 def test_environments_share_a_sampler() -> None:
