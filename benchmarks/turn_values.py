@@ -126,7 +126,8 @@ async def learn(env: str, way: str, seed: int, args: argparse.Namespace) -> dict
     shake(model, args.noise, seed)
     optimizer = torch.optim.AdamW(model.parameters(), lr=args.learning_rate, weight_decay=0.0)
     base, used, updates, count = seed * 1_000_000, 0, 0, 0
-    options: dict[str, Any] = {"threads": 1, "max_batch_size": 128, "seed": seed, "history": "append"}  # one row an episode
+    # With "append" each episode is one row of tokens.
+    options: dict[str, Any] = {"threads": 1, "max_batch_size": 128, "seed": seed, "history": "append"}
     async with TransformersEngine.of(model, tokenizer, **options) as engine:
 
         async def tested() -> tuple[float, float]:

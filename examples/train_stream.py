@@ -8,9 +8,12 @@ truncated importance weights correct for older ones. `--lockstep` waits instead:
     python examples/train_stream.py
     python examples/train_stream.py --lockstep                       # for comparison
     python examples/train_stream.py --stale drop --max-staleness 2   # play on, and drop older tokens
-    python examples/train_stream.py --sampler                        # more of the sums whose rewards vary
+    python examples/train_stream.py --grading 0.3                    # each answer is graded for 0.3 seconds on average
+    python examples/train_stream.py --sums 64 --products 192 --stale keep --dynamic --sampler
 
-At the end, sums that were never trained on show when the policy reached `--target`.
+The last line trains on a file in which three of four tasks are products, which the model cannot learn. `--sampler`
+draws more of the tasks whose rewards vary. At the end, sums that were never trained on show when the policy reached
+`--target`.
 """
 
 from __future__ import annotations
@@ -19,6 +22,7 @@ import argparse
 import asyncio
 import json
 import os
+import random
 import time
 from importlib import resources
 from pathlib import Path
@@ -29,6 +33,7 @@ os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
 
 import gymnasium as gym
 import torch
+from pydantic import Field
 from reinforce import mean, problem
 from torch.nn.functional import cross_entropy
 from torch.nn.utils.rnn import pad_sequence
@@ -36,19 +41,47 @@ from transformers import AutoModelForCausalLM, AutoTokenizer
 from transformers.utils.logging import disable_progress_bar
 
 import gym_llm
+from gym_llm import Episode
 from gym_llm.engines.pocket import PocketEngine
 from gym_llm.engines.weights import UpdateMode
+from gym_llm.envs.arithmetic.env import Arithmetic
 from gym_llm.rollouts.staleness import Stale
 from gym_llm.trainers.shared.advantages import group_advantages
 from gym_llm.trainers.shared.importance import importance
 from gym_llm.trainers.shared.token_rows import TokenRow, token_rows
+from gym_llm.types import Verdict
 
 ENV_ID = "gym_llm/Arithmetic-v0"
 GROUPS, GROUP = 8, 8  # of an update: tasks, and episodes of each
-SUMS = 4096  # that are trained on
+SUMS = 4096  # that are trained on, if not said otherwise
 EVERY = 5  # updates between two snapshots
 PLAYED: dict[str, Any] = {"concurrency": 256, "sampling": {"temperature": 1.0, "max_output_tokens": 160}}
 ENGINE: dict[str, Any] = {"max_batch_size": 256}
+
+
+class Graded(Arithmetic):
+    """`Arithmetic` whose verifier takes a while, as a judge or a run of tests does.
+
+    Args:
+        grading: Mean seconds; they are drawn from an exponential distribution.
+        **kwargs: See `Arithmetic`.
+    """
+
+    class Config(Arithmetic.Config):
+        """The time that grading takes."""
+
+        grading: float = Field(0.0, ge=0.0)
+
+    config: Config
+
+    async def verify(self, task: Any, episode: Episode) -> Verdict:  # type: ignore[override]
+        """Wait, then grade."""
+        await asyncio.sleep(random.expovariate(1 / self.config.grading) if self.config.grading else 0.0)
+        return super().verify(task, episode)
+
+
+GRADED = "gym_llm/GradedArithmetic-v0"
+gym.register(GRADED, entry_point=Graded)
 
 
 class Snapshot(NamedTuple):
@@ -74,8 +107,9 @@ def train(args: argparse.Namespace, rows: list[dict[str, Any]]) -> tuple[list[Sn
     decay = torch.optim.lr_scheduler.LinearLR(optimizer, 1.0, 0.0, total_iters=args.updates)
     torch.set_num_threads(2 if args.lockstep else 1)  # beside the trainer, the engine computes in a thread of its own
     streamed = gym_llm.stream(
-        ENV_ID,
+        GRADED if args.grading else ENV_ID,
         "pocket",
+        env_kwargs={"grading": args.grading} if args.grading else None,
         engine_options=ENGINE,
         tasks=rows,
         group_size=GROUP,
@@ -90,7 +124,7 @@ def train(args: argparse.Namespace, rows: list[dict[str, Any]]) -> tuple[list[Sn
         started = time.perf_counter()
         try:
             for updates in range(1, args.updates + 1):
-                taken = [next(groups) for _ in range(GROUPS)]
+                taken = take(groups, dynamic=args.dynamic)
                 rewards.append(mean([record["reward"] for group in taken for record in group]))
                 update(model, optimizer, *rows_to_learn(taken))
                 decay.step()
@@ -109,10 +143,20 @@ def train(args: argparse.Namespace, rows: list[dict[str, Any]]) -> tuple[list[Sn
     return snapshots, dict(groups.counts)
 
 
-def sums(count: int) -> list[dict[str, Any]]:
+def take(groups: Any, *, dynamic: bool) -> list[list[Any]]:
+    """Take the groups of an update: `GROUPS` of them, or as many as it needs for `GROUPS` whose rewards differ."""
+    taken: list[list[Any]] = []
+    useful = 0
+    while useful < GROUPS:
+        taken.append(next(groups))
+        useful += not dynamic or len({record["reward"] for record in taken[-1]}) > 1
+    return taken
+
+
+def sums(count: int, operation: str = "+") -> list[dict[str, Any]]:
     """Different sums of two numbers, each in one of its wordings."""
     rows: dict[str, dict[str, Any]] = {}
-    tasks, index = gym.make(ENV_ID, operations="+").unwrapped.tasks, 0  # type: ignore[attr-defined]
+    tasks, index = gym.make(ENV_ID, operations=operation).unwrapped.tasks, 0  # type: ignore[attr-defined]
     while len(rows) < count:
         row = tasks[index].row
         rows.setdefault(problem(row), row)
@@ -230,6 +274,12 @@ def parser() -> argparse.ArgumentParser:
     result.add_argument("--max-staleness", type=int, default=1, help="in updates, but for keep (default: 1)")
     result.add_argument("--mode", choices=get_args(UpdateMode), default="keep", help="of updates (default: keep)")
     result.add_argument("--workers", type=int, default=0, help="Ray processes that play (default: 0, in this one)")
+    result.add_argument("--sums", type=int, default=SUMS, help=f"tasks that are trained on (default: {SUMS})")
+    result.add_argument("--products", type=int, default=0, help="tasks beside them that it cannot learn (default: 0)")
+    result.add_argument("--grading", type=float, default=0.0, help="mean seconds to grade an answer (default: 0)")
+    result.add_argument(
+        "--dynamic", action="store_true", help="learn from as many groups whose rewards differ, with keep"
+    )
     result.add_argument("--sampler", action="store_true", help="draw sums by the variance of their rewards")
     result.add_argument("--target", type=float, default=0.95, help="mean reward on held-out sums (default: 0.95)")
     return result
@@ -237,10 +287,13 @@ def parser() -> argparse.ArgumentParser:
 
 def main() -> None:
     """Train as the arguments say."""
-    args = parser().parse_args()
+    own = parser()
+    args = own.parse_args()
+    if args.dynamic and (args.lockstep or args.stale != "keep"):
+        own.error("--dynamic takes as many groups as it needs: use it with --stale keep")
     disable_progress_bar()
-    rows = sums(SUMS + args.held_out)
-    snapshots, counts = train(args, rows[args.held_out :])
+    rows = sums(args.sums + args.held_out)
+    snapshots, counts = train(args, rows[args.held_out :] + sums(args.products, "*"))
     found, tested = first_that_reaches(snapshots, rows[: args.held_out], args.target, args.seed)
     print(f"{args.held_out} held-out sums, updates: mean reward: { ({one.updates: round(v, 3) for one, v in tested}) }")
     if found is None:

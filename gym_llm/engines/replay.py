@@ -139,11 +139,12 @@ def recorded_turns(response: Mapping[str, Any], count: int | None = None) -> lis
     """
     items = response["output"]
     turns = model_turns(items)
-    if count not in (None, len(turns)) and len(apart := model_turns(items, by_tokens=True)) == count:
-        return apart
-    if response.get("status") == "incomplete" and (not turns or is_environments(items[-1])):
-        turns.append([])  # the last turn said nothing: its prompt did not fit
-    return turns
+    said_nothing = response.get("status") == "incomplete" and (not turns or is_environments(items[-1]))
+    last: list[list[Item]] = [[]] if said_nothing else []  # the last turn's prompt did not fit
+    if count not in (None, len(turns + last)):
+        apart = model_turns(items, by_tokens=True)
+        turns = apart if len(apart + last) == count else turns
+    return turns + last
 
 
 def model_turns(items: list[Item], *, by_tokens: bool = False) -> list[list[Item]]:

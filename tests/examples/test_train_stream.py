@@ -1,5 +1,6 @@
 """The examples that train on a stream, and that distil: what they compute, and that they run."""
 
+import itertools
 import json
 
 import pytest
@@ -51,6 +52,26 @@ def test_in_lockstep_all_tokens_have_the_newest_version(monkeypatch):
     args = train_stream.parser().parse_args(["--updates=3", "--lockstep"])
     train_stream.train(args, train_stream.sums(64))
     assert all(seen) and versions[0] == {0} and versions[1] <= {0, 1} and versions[2] <= {0, 2}
+
+
+def test_dynamic_updates_take_groups_until_enough_of_them_differ():
+    groups = [[{"reward": reward} for reward in rewards] for rewards in ((1.0, 1.0), (0.0, 1.0), (0.0, 0.0))]
+    endless = itertools.cycle(groups)
+    taken = train_stream.take(endless, dynamic=True)
+    assert len(taken) == 3 * train_stream.GROUPS - 1 and taken[:3] == groups
+    assert len(train_stream.take(endless, dynamic=False)) == train_stream.GROUPS
+
+
+def test_a_file_with_products_and_a_slow_verifier(monkeypatch, capsys):
+    monkeypatch.setattr(train_stream, "GROUPS", 2)
+    slow = ["--updates=2", "--held-out=8", "--sums=4", "--products=4", "--grading=0.05", "--stale=keep", "--dynamic"]
+    monkeypatch.setattr("sys.argv", ["train_stream.py", *slow, "--sampler", "--target=0", "--json"])
+    train_stream.main()
+    assert last_line(capsys)["last"][0] == 2
+    monkeypatch.setattr("sys.argv", ["train_stream.py", "--dynamic"])
+    with pytest.raises(SystemExit):
+        train_stream.main()
+    assert "--stale keep" in capsys.readouterr().err
 
 
 def test_an_update_follows_the_advantage_and_bounds_the_weight_of_old_tokens(monkeypatch):

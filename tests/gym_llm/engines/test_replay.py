@@ -64,14 +64,17 @@ def test_turns_that_the_environment_does_not_answer_are_told_apart_by_their_ids(
     thoughts = [{**THOUGHT, **dict(zip(TOKEN_FIELDS, ([1], [n], [-0.5]), strict=True))} for n in range(2)]
     answer = {**ANSWER, **dict(zip(TOKEN_FIELDS, ([1], [5], [-0.5]), strict=True))}
     items = [*thoughts, answer, FOLLOW_UP, thoughts[0]]
-    path = write(tmp_path / "r.jsonl", {**record(items), "info": {"turn": 4}}, record(items, task=1))
+    path = write(tmp_path / "r.jsonl", {**record(items), "info": {"turn": 4}})
     starts = [[QUESTION, *items[:known]] for known in (0, 1, 2, 4)]
     assert [answered["output"] for answered in replay(path, *starts)] == [
         [thoughts[0]], [thoughts[1]], [answer], [thoughts[0]]
     ]  # fmt: skip
+    unfinished = {**record(items[:4], status="incomplete"), "info": {"turn": 4}}  # the last prompt did not fit
+    path = write(tmp_path / "unfinished.jsonl", unfinished)
+    assert [len(answered["output"]) for answered in replay(path, *starts)] == [1, 1, 1, 0]
     # A record that does not name its turns is split by what the environment said.
-    (first,) = replay(path, starts[0], episode_id="1-0")
-    assert first["output"] == [*thoughts, answer]
+    path = write(tmp_path / "nameless.jsonl", record(items))
+    assert replay(path, starts[0])[0]["output"] == [*thoughts, answer]
 
 
 def test_an_episode_can_be_replayed_again_and_in_any_order(tmp_path: Path) -> None:
