@@ -55,6 +55,7 @@ ENV_ID = "gym_llm/Arithmetic-v0"
 GROUPS, GROUP = 8, 8  # of an update: tasks, and episodes of each
 SUMS = 4096  # that are trained on, if not said otherwise
 EVERY = 5  # updates between two snapshots
+READ_AT_ONCE = 16  # rows: what bounds the memory of an update
 PLAYED: dict[str, Any] = {"concurrency": 256, "sampling": {"temperature": 1.0, "max_output_tokens": 160}}
 ENGINE: dict[str, Any] = {"max_batch_size": 256}
 
@@ -190,17 +191,27 @@ def update(model: Any, optimizer: torch.optim.Optimizer, rows: list[TokenRow], a
     """One step of the optimizer. Advantages have the shape (rows, 1), or (rows, length) for one of each token."""
     if not rows:
         return
+    optimizer.zero_grad()
+    sampled_tokens = sum(sum(row.loss_mask) for row in rows)
+    order = sorted(range(len(rows)), key=lambda place: len(rows[place].input_ids))  # of about one length: less padding
+    for start in range(0, len(rows), READ_AT_ONCE):
+        places = order[start : start + READ_AT_ONCE]
+        (loss(model, [rows[place] for place in places], advantages[places]) / sampled_tokens).backward()
+    torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+    optimizer.step()
+
+
+def loss(model: Any, rows: list[TokenRow], advantages: torch.Tensor) -> torch.Tensor:
+    """The loss of some rows, summed over their sampled tokens."""
     ids, mask, sampled = (padded(rows, name) for name in ("input_ids", "loss_mask", "logprobs"))
     read = model.model(ids[:, :-1]).last_hidden_state
     here = mask[:, 1:].bool()  # logits of the sampled tokens alone: those of the prompts are a third of the work
     chosen = -cross_entropy(model.lm_head(read[here]), ids[:, 1:][here], reduction="none")
     trained = torch.zeros(here.shape).masked_scatter(here, chosen.detach())
     ratios = importance(trained.numpy(), sampled[:, 1:].numpy(), mask[:, 1:].numpy(), highest=2.0)
-    weights = torch.from_numpy(ratios.weights).float() * (advantages if advantages.shape[1] == 1 else advantages[:, 1:])
-    optimizer.zero_grad()
-    (-(weights[here] * chosen).sum() / mask.sum()).backward()
-    torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
-    optimizer.step()
+    spread = advantages if advantages.shape[1] == 1 else advantages[:, 1 : ids.shape[1]]
+    weights = torch.from_numpy(ratios.weights).float() * spread
+    return -(weights[here] * chosen).sum()
 
 
 def padded(rows: list[TokenRow], name: str) -> torch.Tensor:

@@ -5,8 +5,8 @@ own position, so sequences may differ in length. A finished sequence gives its s
 without its last token, which the next step feeds: sampling happens in one place.
 
 A prompt may share a prefix with a sequence in the batch, or with one that joins at the same time. The prefix is then
-read once and copied from slot to slot. Nothing is kept after its sequence, so the weights may change while the batch is
-empty.
+read once and copied from slot to slot. The keys and values of finished sequences are kept for a while: the prompt of
+the next turn begins with these tokens.
 """
 
 from __future__ import annotations
@@ -17,17 +17,18 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import torch
-from transformers import Cache, PreTrainedModel
+from transformers import PreTrainedModel
 from transformers.modeling_outputs import CausalLMOutputWithPast
 
 from gym_llm.engines.grammar_masks import TokenMask
-from gym_llm.engines.prefixes import PrefixIndex, prefix_keys
+from gym_llm.engines.prefixes import BLOCK, KeptPrefix, KeptPrefixes, PrefixIndex, prefix_keys
+from gym_llm.engines.slot_cache import SlotCache
 from gym_llm.errors import EngineError
 
 PREFILL_TOKENS = 16_384
 """Prompt tokens read in one forward pass, padding included, at most: what bounds its memory."""
-_SPARE = 64
-"""Positions beyond the prompts', so that answers which are short have room from the beginning."""
+KEPT_BYTES = 2**28
+"""Keys and values of finished sequences, at most."""
 _GREEDY_BELOW = 1e-5
 CACHE_ARGUMENT = "cache" if "cache" in CausalLMOutputWithPast.__dataclass_fields__ else "past_key_values"
 """A model's argument for its cache: transformers 5.24 renamed it."""
@@ -86,96 +87,17 @@ class TokenSequence:
         return self.stopped or self.failure is not None or len(self.sampled) >= self.max_new_tokens
 
 
-class SlotCache(Cache):
-    """Keys and values of shape (slots, heads, positions, head size) per layer; slot i belongs to sequence i."""
-
-    def __init__(self) -> None:
-        super().__init__(layers=[])
-        self.keys: list[torch.Tensor] = []
-        self.values: list[torch.Tensor] = []
-        self._first_slot: int | None = None
-        self._start = 0
-        self._at: Any = ()
-        self._slots = self._longest = 0
-        self._size = (0, 0)
-
-    def prepare_prompts(self, first_slot: int, slots: int, start: int, positions: int) -> None:
-        """Say that the next forward pass reads prompts from position `start` on into the slots from `first_slot` on."""
-        self._first_slot, self._start = first_slot, start
-        self._grow(slots, positions)
-
-    def prepare_step(self, positions: list[int], device: torch.device) -> None:
-        """Say that the next forward pass feeds one token to every slot, at these positions."""
-        self._first_slot = None
-        self._slots, self._longest = len(positions), max(positions) + 1
-        if min(positions) == max(positions):  # a group's: many times faster than by tensors
-            self._at = slice(self._slots), slice(None), positions[0]
-        else:
-            rows = torch.arange(self._slots, device=device)
-            self._at = rows, slice(None), torch.tensor(positions, device=device)
-        self._grow(self._slots, self._longest)
-
-    def update(
-        self, key_states: torch.Tensor, value_states: torch.Tensor, layer_idx: int, *args: Any, **kwargs: Any
-    ) -> tuple[torch.Tensor, torch.Tensor]:
-        """Store a layer's new keys and values; called by the model's attention, which attends to what this returns."""
-        if layer_idx == len(self.keys):
-            slots, positions = self._size
-            shape = (slots, key_states.shape[1], positions)
-            self.keys.append(key_states.new_zeros(*shape, key_states.shape[3]))
-            self.values.append(value_states.new_zeros(*shape, value_states.shape[3]))
-        keys, values = self.keys[layer_idx], self.values[layer_idx]
-        if self._first_slot is not None:
-            rows = slice(self._first_slot, self._first_slot + len(key_states))
-            start, end = self._start, self._start + key_states.shape[2]
-            keys[rows, :, start:end] = key_states
-            values[rows, :, start:end] = value_states
-            return (keys[rows, :, :end], values[rows, :, :end]) if start else (key_states, value_states)
-        keys[self._at] = key_states[:, :, 0]
-        values[self._at] = value_states[:, :, 0]
-        return keys[: self._slots, :, : self._longest], values[: self._slots, :, : self._longest]
-
-    def get_seq_length(self, layer_idx: int = 0) -> int:
-        """Zero: positions are always given explicitly."""
-        return 0
-
-    def move(self, source: int, target: int) -> None:
-        """Copy a slot over another one."""
-        for tensor in (*self.keys, *self.values):
-            tensor[target] = tensor[source]
-
-    def share(self, sources: list[int], first_slot: int, length: int) -> None:
-        """Copy the first positions of some slots to as many slots from `first_slot` on."""
-        for tensor in (*self.keys, *self.values):
-            tensor[first_slot : first_slot + len(sources), :, :length] = tensor[sources, :, :length]
-
-    def _grow(self, slots: int, positions: int) -> None:
-        """Make room, at least doubling, so that copying costs a constant time per token."""
-        old_slots, old_positions = self._size
-        if slots <= old_slots and positions <= old_positions:
-            return
-        self._size = (
-            max(slots, 2 * old_slots) if slots > old_slots else old_slots,
-            max(positions + _SPARE, 2 * old_positions) if positions > old_positions else old_positions,
-        )
-        for tensors in (self.keys, self.values):
-            for index, old in enumerate(tensors):
-                new = old.new_zeros(self._size[0], old.shape[1], self._size[1], old.shape[3])
-                new[:old_slots, :, :old_positions] = old
-                tensors[index] = new
-
-
 class _Reading(NamedTuple):
     """A prompt that is to be read.
 
     Attributes:
         sequence: Whose.
-        source: A sequence with a slot already whose prompt begins alike, if there is one.
+        source: A sequence with a slot, or a finished one, whose tokens begin alike; None if there is none.
         shared: How many tokens they share, not counting the last one.
     """
 
     sequence: TokenSequence
-    source: TokenSequence | None
+    source: TokenSequence | KeptPrefix | None
     shared: int
 
 
@@ -198,13 +120,17 @@ class Decoder:
     Args:
         model: A model with full attention in every layer, in evaluation mode, loaded with SDPA attention.
         stop_tokens: Ids that end a sequence.
+        keeps: Whether keys and values are kept while the batch is empty. Without, the weights may change meanwhile, and
+            the memory is free for a trainer.
     """
 
-    def __init__(self, model: PreTrainedModel, stop_tokens: Collection[int]) -> None:
+    def __init__(self, model: PreTrainedModel, stop_tokens: Collection[int], *, keeps: bool = False) -> None:
         self.sequences: list[TokenSequence] = []
         self._model = model
         self._stop_tokens = stop_tokens
         self._cache = SlotCache()
+        self._keeps = keeps
+        self._kept = KeptPrefixes(KEPT_BYTES)
         self.version = 0
 
     @torch.inference_mode()
@@ -220,7 +146,11 @@ class Decoder:
             now: list[_Reading] = []
             later = []
             for sequence in sequences:
+                source: TokenSequence | KeptPrefix | None
                 source, length = read.longest(sequence)
+                kept, kept_length = self._kept.longest(sequence)
+                if kept_length > length:
+                    source, length = kept, kept_length
                 if before.longest(sequence)[1] > length:  # it waits for that one
                     later.append(sequence)
                 else:
@@ -240,6 +170,7 @@ class Decoder:
             recompute: Read all tokens again with them. Without, the keys and values of the old weights stay.
         """
         self.version = version
+        self._kept.clear()
         if recompute:
             sequences, self.sequences = self.sequences, []
             self._cache = SlotCache()
@@ -263,7 +194,11 @@ class Decoder:
         visible = torch.arange(max(at) + 1, device=device)[None] <= positions[:, None]
         logits = self._forward(torch.tensor(tokens, device=device)[:, None], positions[:, None], visible[:, None, None])
         self._sample(logits)
-        finished = [sequence for sequence in self.sequences if sequence.finished]
+        finished = []
+        for slot, sequence in enumerate(self.sequences):
+            if sequence.finished:
+                finished.append(sequence)
+                self._keep(slot, sequence)
         self.drop(finished)
         return finished
 
@@ -279,6 +214,15 @@ class Decoder:
                     self._cache.move(len(self.sequences), slot)
         if not self.sequences:
             self._cache = SlotCache()  # its memory is for whoever uses the device between two batches: a trainer
+            if not self._keeps:
+                self._kept.clear()
+
+    def _keep(self, slot: int, sequence: TokenSequence) -> None:
+        """Keep the keys and values of a finished sequence, which has none of its last token."""
+        tokens = sequence.tokens
+        if len(tokens) > BLOCK and sequence.failure is None:
+            cut = self._cache.cut(slot, len(tokens) - 1)
+            self._kept.add(sequence, tokens, cut, sum(tensor.nbytes for tensor in cut))
 
     def _read(self, batch: list[_Reading]) -> None:
         """Read prompts of which the same number of tokens is shared."""
@@ -290,7 +234,7 @@ class Decoder:
         end = max(map(len, tokens)) - 1
         self._cache.prepare_prompts(first_slot, len(self.sequences), shared, end + 1)
         if shared:
-            self._cache.share([slots[id(reading.source)] for reading in batch], first_slot, shared)
+            self._share(batch, first_slot, shared, slots)
         if end == shared:
             return
         device = self._model.device
@@ -305,6 +249,18 @@ class Decoder:
             positions[None].expand(len(sequences), -1),
             causal[None, None].expand(len(sequences), 1, -1, -1),
         )
+
+    def _share(self, batch: list[_Reading], first_slot: int, shared: int, slots: dict[int, int]) -> None:
+        """Copy what the prompts share with others: from slots where all do that, else one by one."""
+        kept = [reading.source for reading in batch if isinstance(reading.source, KeptPrefix)]
+        if not kept:
+            self._cache.share([slots[id(reading.source)] for reading in batch], first_slot, shared)
+            return
+        for slot, reading in enumerate(batch, first_slot):
+            if isinstance(reading.source, KeptPrefix):
+                self._cache.paste(reading.source.data, slot, shared)
+            else:
+                self._cache.share([slots[id(reading.source)]], slot, shared)
 
     def _forward(self, ids: torch.Tensor, positions: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
         """Logits after the last token, float32, of shape (rows, vocabulary)."""

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections import OrderedDict
 from collections.abc import Iterable
-from typing import Generic, Protocol, TypeVar
+from dataclasses import dataclass
+from typing import Any, Generic, Protocol, TypeVar
 
 BLOCK = 64
 """Tokens; prompts that differ share whole blocks. One with fewer in common is read as quickly as it is copied."""
@@ -49,11 +51,17 @@ class PrefixIndex(Generic[T]):
             self.add(sequence)
 
     def add(self, sequence: T) -> None:
-        """Let it be found."""
+        """Let it be found, in place of an earlier one with the same beginning."""
         for key in sequence.prefix_keys:
-            self._sequences.setdefault(key, sequence)
+            self._sequences[key] = sequence
 
-    def longest(self, sequence: T) -> tuple[T | None, int]:
+    def remove(self, sequence: T) -> None:
+        """Let it not be found any more."""
+        for key in sequence.prefix_keys:
+            if self._sequences.get(key) is sequence:
+                del self._sequences[key]
+
+    def longest(self, sequence: Prompted) -> tuple[T | None, int]:
         """The sequence that shares most, and how many tokens; (None, 0) if none shares a block or everything."""
         end = len(sequence.prompt) - 1
         for number in range(len(sequence.prefix_keys), 0, -1):
@@ -62,3 +70,56 @@ class PrefixIndex(Generic[T]):
             if found is not None and found.prompt[:length] == sequence.prompt[:length]:  # not only their hashes
                 return found, length
         return None, 0
+
+
+@dataclass(slots=True, eq=False)
+class KeptPrefix:
+    """What is kept of a finished sequence.
+
+    Attributes:
+        prompt: All its tokens; all but the last were read.
+        data: Their keys and values.
+        size: In bytes.
+        prefix_keys: `prefix_keys(prompt)`, and those of the prompt that it began with.
+    """
+
+    prompt: list[int]
+    data: Any
+    size: int
+    prefix_keys: list[int]
+
+
+class KeptPrefixes:
+    """Finished sequences, the least recently used dropped first.
+
+    Args:
+        limit: Bytes.
+    """
+
+    def __init__(self, limit: int) -> None:
+        self._limit, self._size = limit, 0
+        self._kept: OrderedDict[int, KeptPrefix] = OrderedDict()
+        self._index: PrefixIndex[KeptPrefix] = PrefixIndex()
+
+    def add(self, sequence: Prompted, tokens: list[int], data: Any, size: int) -> None:
+        """Keep the tokens of a finished sequence."""
+        kept = KeptPrefix(tokens, data, size, [*sequence.prefix_keys[-1:], *prefix_keys(tokens)])
+        self._kept[id(kept)] = kept
+        self._index.add(kept)
+        self._size += size
+        while self._size > self._limit:
+            _, dropped = self._kept.popitem(last=False)
+            self._index.remove(dropped)
+            self._size -= dropped.size
+
+    def longest(self, sequence: Prompted) -> tuple[KeptPrefix | None, int]:
+        """The one that shares most, and how many tokens; see `PrefixIndex.longest`."""
+        found, length = self._index.longest(sequence)
+        if found is not None:
+            self._kept.move_to_end(id(found))
+        return found, length
+
+    def clear(self) -> None:
+        """Drop all."""
+        self._kept.clear()
+        self._index, self._size = PrefixIndex(), 0

@@ -52,12 +52,12 @@ class TransformersEngine(Engine):
     """Answers requests with a local causal language model, all concurrent requests in one batch.
 
     A worker thread generates. Requests join the running batch between two tokens and are answered as soon as they are
-    finished. A prompt that shares a prefix with one of the batch copies its keys and values; nothing is kept beyond the
-    batch. The output is one message with the sampled text (`<think>` and `<tool_call>` included, the end-of-turn token
-    left out), which parsers turn into items. The message carries the turn's `gym_llm.types.TOKEN_FIELDS`: the sampled
-    ids with the end-of-turn token, if it was sampled, and their log probabilities. These are the model's own, at
-    temperature 1 and before `top_p`, as a trainer recomputes them. `gym_llm.tokens.prompt_tokens.PromptTokens` builds
-    the prompts.
+    finished. A prompt that shares a prefix with one of the batch, or with an earlier turn, copies its keys and values;
+    at most 256 MiB are kept of earlier turns. The output is one message with the sampled text (`<think>` and
+    `<tool_call>` included, the end-of-turn token left out), which parsers turn into items. The message carries the
+    turn's `gym_llm.types.TOKEN_FIELDS`: the sampled ids with the end-of-turn token, if it was sampled, and their log
+    probabilities. These are the model's own, at temperature 1 and before `top_p`, as a trainer recomputes them.
+    `gym_llm.tokens.prompt_tokens.PromptTokens` builds the prompts.
 
     The engine reads the request's `temperature` (default 1.0; 0 is greedy), `top_p` and `max_output_tokens`, and the
     chat template's variables. `tool_choice` "none" shows the model no tools. A `tool_choice` that forces calls and a
@@ -276,7 +276,8 @@ class TransformersEngine(Engine):
         self._prompts = prompt_tokens(self._tokenizer, ends, self.history, what=f"model {self.model}")
         self._vocabulary = self._model.config.get_text_config().vocab_size
         self._masks = GrammarMasks(self._prompts, self._tokenizer, self._vocabulary, model=self.model)
-        self._decoder, self._adapters = Decoder(self._model, self._prompts.stop_token_ids), Adapters(self._model)
+        self._decoder = Decoder(self._model, self._prompts.stop_token_ids, keeps=self._loaded is None)
+        self._adapters = Adapters(self._model)
 
     # -- in the worker thread ------------------------------------------------------------------------------------------
 

@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import AsyncExitStack, aclosing
 from hashlib import blake2b
-from typing import Any, Final, NamedTuple, Unpack, cast
+from typing import Any, Final, NamedTuple, SupportsFloat, Unpack, cast
 
 import gymnasium as gym
 
@@ -16,6 +16,7 @@ from gym_llm.engines.engine import Engine, EpisodeReport
 from gym_llm.engines.replay import is_environments, recorded_turns
 from gym_llm.engines.specs import seeded_options
 from gym_llm.errors import CannotFork
+from gym_llm.protocols.responses.actions import with_output
 from gym_llm.protocols.responses.token_fields import without_tokens
 from gym_llm.rollouts.durable.durable_episode import EpisodeDiverged
 from gym_llm.rollouts.made_by import made_by
@@ -132,14 +133,14 @@ async def play_forks(
     maker = await asyncio.to_thread(made_by, plan.factory, engine, engine_options, settings)
 
     def replay(env: gym.Env[Any, Any]) -> gym.Env[Any, Any]:
-        return _ResetAsRecorded(env, forks, settings.seed)
+        return _ResetAsRecorded(env, forks, turns, settings.seed)
 
     async with AsyncExitStack() as stack:
         if isinstance(engine, str):
             options = seeded_options(engine, engine_options, settings.seed)
             engine = await stack.enter_async_context(make_engine(engine, **options))
         replaying = _Replaying(engine, forks, turns)
-        wrapped = RolloutSettings(**{**vars(settings), "wrappers": (*settings.env_wrappers, replay)})
+        wrapped = RolloutSettings(**{**vars(settings), "wrappers": (_StepAsRecorded, *settings.env_wrappers, replay)})
         played = iter_records(again, replaying, wrapped, made_by={**maker.key, "model": engine.model})
         async for record in await stack.enter_async_context(aclosing(played)):
             if replaying.diverged is not None:
@@ -185,15 +186,37 @@ def _named(record: Rollout, fork: Fork, run_seed: int) -> Rollout:
     return record
 
 
+class _StepAsRecorded(gym.Wrapper[Any, Any, Any, Any]):
+    """Takes the recorded turns as they are: a parser around it may find calls in what is left of a parsed text.
+
+    Attributes:
+        turns: The recorded turns that are still to come, the next one last.
+    """
+
+    def __init__(self, env: gym.Env[Any, Any]) -> None:
+        super().__init__(env)
+        self.turns: list[list[Item]] = []
+
+    def step(self, action: Any) -> tuple[Any, SupportsFloat, bool, bool, dict[str, Any]]:
+        return self.env.step(with_output(action, self.turns.pop()) if self.turns else action)
+
+
 class _ResetAsRecorded(gym.Wrapper[Any, Any, Any, Any]):
     """Resets to the task and the seed of the fork whose place is asked for as the task's index."""
 
-    def __init__(self, env: gym.Env[Any, Any], forks: Sequence[Fork], run_seed: int) -> None:
+    def __init__(
+        self, env: gym.Env[Any, Any], forks: Sequence[Fork], turns: Sequence[list[list[Item]]], run_seed: int
+    ) -> None:
         super().__init__(env)
-        self._forks, self._run_seed = forks, run_seed
+        self._forks, self._turns, self._run_seed = forks, turns, run_seed
+        while not isinstance(env, _StepAsRecorded):
+            env = env.env  # type: ignore[attr-defined]
+        self._steps = env
 
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
-        fork = self._forks[(options or {})["task_index"]]
+        place = (options or {})["task_index"]
+        fork = self._forks[place]
+        self._steps.turns = self._turns[place][::-1]
         task = {"task": row_of(fork.record), "task_index": fork.record["rollout_id"]["task_index"]}
         return self.env.reset(seed=fork.env_seed(self._run_seed), options=task)
 

@@ -107,12 +107,57 @@ def test_a_member_that_comes_later_takes_it_from_one_that_is_under_way(model: An
     check(model, [first, *later])
 
 
-def test_one_that_comes_when_nobody_has_it_any_more_reads_it_again(model: Any) -> None:
+def test_one_that_comes_when_the_others_have_finished_takes_it_from_them(model: Any) -> None:
     prompt = tokens(4, 100)
     early, late = sequence(prompt, 0, new_tokens=2), sequence(prompt, 1)
     beside = sequence(tokens(5, 30), 2, new_tokens=9)
-    assert play(model, [early, beside], [late]) == [2 * 99, 99]
+    assert play(model, [early, beside], [late]) == [2 * 99]
     check(model, [early, beside, late])
+
+
+def turns(model: Any, decoder: Decoder) -> list[int]:
+    """Play two turns of one conversation; how many tokens were read in each pass."""
+    first = sequence(tokens(20, 100), 0, new_tokens=50)
+    with counted(model) as sizes:
+        generate(decoder, first)
+        second = sequence([*first.tokens, *tokens(21, 30)], 1)
+        generate(decoder, second)
+    check(model, [first, second])
+    return sizes
+
+
+def generate(decoder: Decoder, one: TokenSequence) -> None:
+    decoder.add([one])
+    while not one.finished:
+        decoder.step()
+
+
+def test_a_next_turn_reads_what_is_new_and_less_than_a_block_of_the_last_turn(model: Any) -> None:
+    assert turns(model, Decoder(model, [], keeps=True)) == [99, 179 - 2 * BLOCK]
+    beside = Decoder(model, [])
+    beside.add([sequence(tokens(22, 10), 5, new_tokens=200)])
+    assert turns(model, beside) == [99, 179 - 2 * BLOCK]
+
+
+def test_nothing_is_kept_of_an_empty_batch_or_of_other_weights(model: Any) -> None:
+    assert turns(model, Decoder(model, [])) == [99, 179]
+    decoder = Decoder(model, [], keeps=True)
+    one, again = sequence(tokens(23, 100), 0), sequence(tokens(23, 100), 0)
+    with counted(model) as sizes:
+        generate(decoder, one)
+        decoder.change_weights(1, recompute=False)
+        generate(decoder, again)
+    assert sizes == [99, 99] and again.sampled == one.sampled
+
+
+def test_what_is_kept_is_bounded_and_the_oldest_goes_first(model: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(decoding, "KEPT_BYTES", 250 * 2048)  # the pocket model's keys and values of 250 tokens
+    decoder, prompts = Decoder(model, [], keeps=True), [tokens(30 + n, 100) for n in range(3)]
+    with counted(model) as sizes:
+        for number in (0, 1, 0, 2, 0, 1):
+            generate(decoder, sequence(prompts[number], number))
+    # The second use of 0 makes 1 the oldest, and what is kept of 2 takes its place.
+    assert sizes == [99, 99, 99, 99]
 
 
 def test_different_prompts_share_the_blocks_that_they_begin_with(model: Any) -> None:

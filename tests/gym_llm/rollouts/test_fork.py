@@ -128,6 +128,28 @@ def test_turns_that_the_environment_does_not_answer_are_told_apart_by_their_ids(
     assert fork["info"]["turn"] == 6 and fork["outcome"] == "scored"
 
 
+class Stammerer(Words):
+    """Writes a call whose beginning is missing, and one that is whole."""
+
+    async def respond(self, request: Any, *, episode_id: str = "") -> Any:
+        answer = await super().respond(request, episode_id=episode_id)
+        (item,) = answer["output"]
+        if item["type"] == "function_call":
+            call = '{"name": "increment_counter", "arguments": {"count": 3}}'
+            text = f"{call}\n</tool_call>\n<tool_call>{call}</tool_call>"
+            answer["output"] = [{**message_item(text), **{name: item[name] for name in TOKEN_FIELDS}}]
+        return answer
+
+
+def test_recorded_turns_are_not_parsed_again():
+    parent = played(Stammerer(2))
+    items = [item["type"] for item in parent["response"]["output"]]
+    assert items == ["message", "function_call", "function_call_output"] * 2 + ["message"]
+    (fork,) = forked(parent, Stammerer(2), turn=2, n=1)
+    assert [item["type"] for item in fork["response"]["output"]] == items
+    assert fork["reward"] == parent["reward"] and fork["outcome"] == "scored"
+
+
 def test_a_fork_can_be_forked():
     parent = played()
     (fork,) = forked(parent, turn=1, n=1)
