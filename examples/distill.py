@@ -41,7 +41,16 @@ async def distil(args: argparse.Namespace) -> dict[str, Any]:
     optimizer = torch.optim.AdamW(model.parameters(), lr=args.learning_rate, weight_decay=0.0)
     decay = torch.optim.lr_scheduler.LinearLR(optimizer, 1.0, 0.0, total_iters=args.updates)
     student = gym_llm.stream(
-        ENV_ID, "pocket", engine_options=ENGINE, tasks=trained, group_size=1, seed=args.seed, **PLAYED
+        ENV_ID,
+        "pocket",
+        engine_options=ENGINE,
+        tasks=trained,
+        group_size=1,
+        seed=args.seed,
+        stale="wait",  # older tokens make the student worse before it becomes better
+        max_staleness=1,
+        groups_per_update=EPISODES,
+        **PLAYED,
     )
     async with student, gym_llm.make_engine(f"transformers:{args.teacher}", threads=1, **ENGINE) as teacher:
         result = {"teacher": await reward(teacher, held_out), "before": await reward(student.engine, held_out)}

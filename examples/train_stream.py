@@ -54,6 +54,7 @@ from gym_llm.types import Verdict
 ENV_ID = "gym_llm/Arithmetic-v0"
 GROUPS, GROUP = 8, 8  # of an update: tasks, and episodes of each
 SUMS = 4096  # that are trained on, if not said otherwise
+MOST_GROUPS = 512  # of an update: once all sums are learned, few groups differ
 EVERY = 5  # updates between two snapshots
 READ_AT_ONCE = 16  # rows: what bounds the memory of an update
 PLAYED: dict[str, Any] = {"concurrency": 256, "sampling": {"temperature": 1.0, "max_output_tokens": 160}}
@@ -148,7 +149,7 @@ def take(groups: Any, *, dynamic: bool) -> list[list[Any]]:
     """Take the groups of an update: `GROUPS` of them, or as many as it needs for `GROUPS` whose rewards differ."""
     taken: list[list[Any]] = []
     useful = 0
-    while useful < GROUPS:
+    while useful < GROUPS and len(taken) < MOST_GROUPS:
         taken.append(next(groups))
         useful += not dynamic or len({record["reward"] for record in taken[-1]}) > 1
     return taken
@@ -288,9 +289,7 @@ def parser() -> argparse.ArgumentParser:
     result.add_argument("--sums", type=int, default=SUMS, help=f"tasks that are trained on (default: {SUMS})")
     result.add_argument("--products", type=int, default=0, help="tasks beside them that it cannot learn (default: 0)")
     result.add_argument("--grading", type=float, default=0.0, help="mean seconds to grade an answer (default: 0)")
-    result.add_argument(
-        "--dynamic", action="store_true", help="learn from as many groups whose rewards differ, with keep"
-    )
+    result.add_argument("--dynamic", action="store_true", help="count only groups whose rewards differ; needs keep")
     result.add_argument("--sampler", action="store_true", help="draw sums by the variance of their rewards")
     result.add_argument("--target", type=float, default=0.95, help="mean reward on held-out sums (default: 0.95)")
     return result

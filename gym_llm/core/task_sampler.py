@@ -37,7 +37,7 @@ class TaskSampler:
         share: The share of the weight of a task of which nothing is known that every task keeps, in (0, 1].
         discount: The factor of what is known of a task with each of its rewards, in (0, 1].
         prior: Successes and failures that every task begins with, both above 0. The smaller they are, the sooner a
-            task of equal rewards is drawn rarely: after 8 failures, the default leaves it a third of its first weight.
+            task of equal rewards is drawn rarely. After 8 failures the default leaves a third of the first weight.
         weight: A function of a task's index, whose result multiplies its weight: a curriculum, or a mixture.
             `reweight` calls it again.
         seed: The seed of the draws.

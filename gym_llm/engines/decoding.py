@@ -182,6 +182,7 @@ class Decoder:
         else:
             for sequence in self.sequences:
                 sequence.weights.append((version, len(sequence.sampled)))
+                sequence.prefix_keys = []  # its keys and values are those of the old weights: no other may take them
 
     @torch.inference_mode()
     def step(self) -> list[TokenSequence]:
@@ -220,9 +221,9 @@ class Decoder:
     def _keep(self, slot: int, sequence: TokenSequence) -> None:
         """Keep the keys and values of a finished sequence, which has none of its last token."""
         tokens = sequence.tokens
-        if len(tokens) > BLOCK and sequence.failure is None:
-            cut = self._cache.cut(slot, len(tokens) - 1)
-            self._kept.add(sequence, tokens, cut, sum(tensor.nbytes for tensor in cut))
+        size = (len(tokens) - 1) * self._cache.position_bytes
+        if len(tokens) > BLOCK and sequence.prefix_keys and sequence.failure is None and self._kept.make_room(size):
+            self._kept.add(sequence, tokens, self._cache.cut(slot, len(tokens) - 1), size)
 
     def _read(self, batch: list[_Reading]) -> None:
         """Read prompts of which the same number of tokens is shared."""

@@ -74,7 +74,7 @@ class PrefixIndex(Generic[T]):
 
 @dataclass(slots=True, eq=False)
 class KeptPrefix:
-    """What is kept of a finished sequence.
+    """A finished sequence whose keys and values are kept.
 
     Attributes:
         prompt: All its tokens; all but the last were read.
@@ -102,15 +102,21 @@ class KeptPrefixes:
         self._index: PrefixIndex[KeptPrefix] = PrefixIndex()
 
     def add(self, sequence: Prompted, tokens: list[int], data: Any, size: int) -> None:
-        """Keep the tokens of a finished sequence."""
+        """Keep the tokens of a finished sequence, after `make_room`."""
         kept = KeptPrefix(tokens, data, size, [*sequence.prefix_keys[-1:], *prefix_keys(tokens)])
         self._kept[id(kept)] = kept
         self._index.add(kept)
         self._size += size
-        while self._size > self._limit:
+
+    def make_room(self, size: int) -> bool:
+        """Drop sequences until another of this size may be kept; False if it is too large."""
+        if size > self._limit:
+            return False
+        while self._size + size > self._limit:
             _, dropped = self._kept.popitem(last=False)
             self._index.remove(dropped)
             self._size -= dropped.size
+        return True
 
     def longest(self, sequence: Prompted) -> tuple[KeptPrefix | None, int]:
         """The one that shares most, and how many tokens; see `PrefixIndex.longest`."""

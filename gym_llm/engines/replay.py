@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping
-from itertools import groupby
+from itertools import accumulate, groupby
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -72,10 +72,12 @@ class ReplayEngine(Engine):
         record: Any = with_copies(loads(self._file.read(length)))
         response = record["response"]
         turns = recorded_turns(response, (record.get("info") or {}).get("turn"))
-        count = _answers_of_environment
-        if len(turns) > len(model_turns(response["output"])):  # token ids tell them apart
-            count = _answers_of_model
+        by_tokens = len(turns) > len(recorded_turns(response))
+        count = _items_of_model if by_tokens else _answers_of_environment
         turn = count(request["input"]) - count(record["responses_create_params"]["input"])
+        if by_tokens:  # the environment says nothing between some: the model's items that were said are counted
+            ends = list(accumulate(map(len, turns), initial=0))
+            turn = ends.index(turn) if turn in ends else -1
         if not 0 <= turn < len(turns):
             raise EngineError(
                 f"{self.path.name} has {len(turns)} turns of episode {episode_id}, but turn {turn + 1} was asked for."
@@ -135,7 +137,7 @@ def recorded_turns(response: Mapping[str, Any], count: int | None = None) -> lis
     Args:
         response: The record's `response`, its items with their token ids.
         count: The number of turns that the record names. The environment may say nothing between two turns, for
-            example after unfinished reasoning. Then token ids tell them apart, if that gives this number.
+            example after unfinished reasoning. Then token ids separate them, if that gives this number.
     """
     items = response["output"]
     turns = model_turns(items)
@@ -182,6 +184,5 @@ def _answers_of_environment(items: Any) -> int:
     return sum(environments for environments, _ in groupby(items, is_environments))
 
 
-def _answers_of_model(items: Any) -> int:
-    """How many turns the model has had, where token ids tell them apart."""
-    return 0 if isinstance(items, str) else len(model_turns(items, by_tokens=True))
+def _items_of_model(items: Any) -> int:
+    return 0 if isinstance(items, str) else sum(not is_environments(item) for item in items)

@@ -74,6 +74,11 @@ class SlotCache(Cache):
         for tensor in (*self.keys, *self.values):
             tensor[first_slot : first_slot + len(sources), :, :length] = tensor[sources, :, :length]
 
+    @property
+    def position_bytes(self) -> int:
+        """The size of one position's keys and values in all layers."""
+        return sum(tensor.shape[1] * tensor.shape[3] * tensor.element_size() for tensor in (*self.keys, *self.values))
+
     def cut(self, slot: int, length: int) -> list[torch.Tensor]:
         """Copy the first positions of a slot: of each layer keys, then of each layer values."""
         return [tensor[slot, :, :length].clone() for tensor in (*self.keys, *self.values)]

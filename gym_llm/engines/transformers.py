@@ -52,8 +52,8 @@ class TransformersEngine(Engine):
     """Answers requests with a local causal language model, all concurrent requests in one batch.
 
     A worker thread generates. Requests join the running batch between two tokens and are answered as soon as they are
-    finished. A prompt that shares a prefix with one of the batch, or with an earlier turn, copies its keys and values;
-    at most 256 MiB are kept of earlier turns. The output is one message with the sampled text (`<think>` and
+    finished. A prompt that shares a prefix with one of the batch, or with an earlier turn, copies its keys and values.
+    At most 256 MiB are kept of earlier turns. The output is one message with the sampled text (`<think>` and
     `<tool_call>` included, the end-of-turn token left out), which parsers turn into items. The message carries the
     turn's `gym_llm.types.TOKEN_FIELDS`: the sampled ids with the end-of-turn token, if it was sampled, and their log
     probabilities. These are the model's own, at temperature 1 and before `top_p`, as a trainer recomputes them.

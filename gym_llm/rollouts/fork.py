@@ -165,7 +165,7 @@ def _turns_to_keep(fork: Fork, env_id: str) -> list[list[Item]]:
     count = record["info"].get("turn", 0)
     turns = recorded_turns(cast(Any, record["response"]), count)
     if len(turns) != count:
-        raise CannotFork(f"The record has {count} turns, but its items show {len(turns)}: they cannot be told apart.")
+        raise CannotFork(f"The record has {count} turns, but its items show {len(turns)}: they cannot be separated.")
     if type(fork.turn) is not int or not 0 <= fork.turn < max(count, 1):
         raise ValueError(f"turn is the number of turns to keep, 0 to {count - 1}; got {fork.turn!r}.")
     return turns[: fork.turn]

@@ -13,6 +13,7 @@ import numpy as np
 
 from gym_llm.engines.engine import Engine
 from gym_llm.engines.prompt_ids import load_prompt_tokens
+from gym_llm.engines.scores import MOST_LIKELIEST
 from gym_llm.engines.specs import make_engine
 from gym_llm.errors import DataError, EngineUnavailable, UsageError
 from gym_llm.evaluation.drift.causes import CAUSES, Finding
@@ -123,7 +124,13 @@ def drift_of(
     options = {**server_options(engine, tokenizer), **(options or {})}
     question = _Question(make_engine(engine, **options), engine, options, prompts, checkpoints, adapters, on_step)
     tokens, findings = asyncio.run(_examine(rows, question))
-    residuals = expected(tokens).distance(tokens.recorded)
+    computed = expected(tokens)
+    residuals = computed.distance(tokens.recorded)
+    if (width := float(np.quantile(computed.high - computed.low, 0.9))) > NOISE:
+        notes.append(
+            f"At a temperature other than 1 only the {MOST_LIKELIEST} likeliest tokens are known: most log "
+            f"probabilities are known within a range of {width:.2g} or less. Smaller drift is not seen."
+        )
     best = findings[0] if findings else None
     summary = {
         "path": os.fspath(path),

@@ -16,6 +16,9 @@ _TEMPERATURES = np.round(np.geomspace(0.1, 4.0, 60), 3)
 _TOP_PS = np.round([*np.arange(0.3, 0.96, 0.05), 0.97, 0.98, 0.99, 0.995], 3)
 _MOST_SWAPPED = 0.8  # share of the rows with drift
 _MOST_IDS = 64
+_FEWEST = 2  # tokens of a turn that show where its values belong
+_SHOWS = 0.05  # nats
+_FITS = 0.3  # of its drift that a turn may keep then: its ends have no neighbour
 
 
 class Hypothesis(NamedTuple):
@@ -142,16 +145,38 @@ def vocabulary(tokens: SampledTokens, drift: Floats) -> Iterator[Hypothesis]:
 def places(tokens: SampledTokens, drift: Floats) -> Iterator[Hypothesis]:
     """Yield hypotheses about log probabilities that belong to another place of the row, or to another row."""
     for by in (-2, -1, 1, 2):
-        left = drift.copy()
-        for index, (row, place) in enumerate(zip(tokens.row.tolist(), tokens.place.tolist(), strict=True)):
-            if 1 <= place + by < len(tokens.every[row]):
-                left[index] = tokens.recorded[index] - tokens.every[row][place + by]
+        left = _moved(tokens, drift, by)
         side = "before" if by < 0 else "after"
-        text = f"The recorded log probabilities are those of {abs(by)} token{'s' * (abs(by) > 1)} {side} theirs."
-        yield Hypothesis("mask off by one", text, left)
+        text = f"log probabilities are those of {abs(by)} token{'s' * (abs(by) > 1)} {side} theirs."
+        yield Hypothesis("mask off by one", f"The recorded {text}", left)
+        some, turns = _in_some_turns(tokens, drift, left)
+        if turns:
+            yield Hypothesis("mask off by one", f"In {turns:,} turns the recorded {text}", some)
     if (swapped := _other_rows(tokens, drift)) is not None:
         text = "The recorded log probabilities of many rows are those of other rows."
         yield Hypothesis("shuffled rows", text, swapped)
+
+
+def _moved(tokens: SampledTokens, drift: Floats, by: int) -> Floats:
+    """Residuals if each log probability is that of the token this number of places further on."""
+    left, middle, count = drift.copy(), expected(tokens).middle, len(tokens)
+    for index, (row, place) in enumerate(zip(tokens.row.tolist(), tokens.place.tolist(), strict=True)):
+        other = index + by
+        if 0 <= other < count and tokens.row[other] == row and tokens.place[other] == place + by:
+            left[index] = tokens.recorded[index] - middle[other]  # sampled too, so known at the temperature
+        elif tokens.temperature[index] == 1 and 1 <= place + by < len(tokens.every[row]):
+            left[index] = tokens.recorded[index] - tokens.every[row][place + by]
+    return left
+
+
+def _in_some_turns(tokens: SampledTokens, drift: Floats, left: Floats) -> tuple[Floats, int]:
+    """The residuals `left` in the turns that they fit, the others' drift, and the number of these turns."""
+    turn = np.unique(np.stack([tokens.row, tokens.turn]), axis=1, return_inverse=True)[1].reshape(-1)
+    before, after = (np.bincount(turn, np.minimum(np.abs(each), _MOST)) for each in (drift, left))
+    # Certain tokens fit certain neighbours anywhere: only a value that is not near 0 shows where it belongs.
+    shows = (np.minimum(np.abs(drift), np.abs(tokens.recorded)) > _SHOWS) & (np.abs(left) < _FITS * np.abs(drift))
+    fits = (np.bincount(turn, shows) >= _FEWEST) & (after < _FITS * before)
+    return np.where(fits[turn], left, drift), int(fits.sum())
 
 
 def _other_rows(tokens: SampledTokens, drift: Floats) -> Floats | None:

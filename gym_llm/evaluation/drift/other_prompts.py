@@ -91,6 +91,7 @@ def other_prompts(prompts: Mapping[str, PromptTokens]) -> Iterator[tuple[str, st
     yield "template drift", read("the request without its system message"), rendered(lost)
     yield "template drift", read("the request without its tools"), rendered(lambda r: {**r, "tools": []})
     yield "template drift", read("the request without earlier reasoning"), rendered(_without_reasoning)
+    yield "template drift", read("the messages without white space around their text"), rendered(_trimmed)
     for thinking in (True, False):
         text = read(f"a prompt with enable_thinking={thinking}".lower())
         yield "template drift", text, rendered(functools.partial(_with_thinking, thinking=thinking))
@@ -183,3 +184,18 @@ def _with_thinking(request: Request, thinking: bool) -> Request:
 
 def _without_reasoning(request: Request) -> Request:
     return {**request, "input": [item for item in request["input"] if item.get("type") != "reasoning"]}
+
+
+def _trimmed(request: Request) -> Request:
+    """The request as a template shows it that trims messages, as Llama's does."""
+
+    def trimmed(value: Any) -> Any:
+        if isinstance(value, str):
+            return value.strip()
+        if isinstance(value, list):
+            return [{**part, "text": trimmed(part["text"])} if "text" in part else part for part in value]
+        return value
+
+    items = [{**item, "content": trimmed(item["content"])} if "content" in item else item for item in request["input"]]
+    changed: Request = {**request, "input": items}
+    return {**changed, "instructions": trimmed(request["instructions"])} if "instructions" in request else changed

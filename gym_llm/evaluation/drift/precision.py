@@ -19,8 +19,10 @@ _DTYPES = ("bfloat16", "float16", "float32")
 _PART_DTYPES = {
     "last layer": ("bfloat16", "float16"),
     "cached keys and values": ("bfloat16", "float16", "float8_e4m3fn"),
+    "linear layers' weights": ("float8_e4m3fn",),
+    "linear layers": ("float8_e4m3fn",),
 }
-_NOISE = 0.1  # of a nat: rounding rarely moves a token by more
+_NOISE = 0.3  # of a nat: rounding rarely moves a token by more
 _SHRINKS = 0.75  # the geometric mean of residuals falls to less than this with the right precision
 _TINY = 1e-8
 _MOST_ROWS = 16  # that are scored in another precision: processors are slow in some
@@ -99,6 +101,8 @@ def _fits_of_parts(rows: Sequence[DriftRow], folder: str, options: Mapping[str, 
     parts: dict[str, Callable[[Any, Any], AbstractContextManager[None]]] = {
         "last layer": _last_layer_in,
         "cached keys and values": lambda model, dtype: _cache_in(dtype),
+        "linear layers' weights": lambda model, dtype: _linears_in(model, dtype, with_states=False),
+        "linear layers": lambda model, dtype: _linears_in(model, dtype, with_states=True),
     }
     asked = [(row.ids, MOST_LIKELIEST if row.temperature != 1 else 0) for row in rows]
     fits = {}
@@ -147,3 +151,39 @@ def _cache_in(dtype: Any) -> Iterator[None]:
 
     with Rounded():
         yield
+
+
+@contextmanager
+def _linears_in(model: Any, dtype: Any, *, with_states: bool) -> Iterator[None]:
+    """Linear layers but the last one round weights by output channel, and with `with_states` states by token.
+
+    These are the scales of vLLM's and LLM Compressor's dynamic FP8 (W8A8).
+    """
+    import torch
+
+    most = torch.finfo(dtype).max
+
+    def rounded(values: Any) -> Any:
+        exact = values.float()
+        scale = exact.abs().amax(-1, keepdim=True).clamp(min=1e-12) / most
+        return ((exact / scale).to(dtype).float() * scale).to(values.dtype)
+
+    exact_weights = {}
+
+    def before(layer: Any, states: tuple[Any, ...]) -> tuple[Any, ...]:
+        exact_weights[layer] = layer.weight.data
+        layer.weight.data = rounded(layer.weight.data)  # one layer at a time: a model in two forms may not fit
+        return (rounded(states[0]), *states[1:]) if with_states else states
+
+    def after(layer: Any, _states: tuple[Any, ...], _found: Any) -> None:
+        layer.weight.data = exact_weights.pop(layer)
+
+    last = model.get_output_embeddings()
+    layers = [each for each in model.modules() if isinstance(each, torch.nn.Linear) and each is not last]
+    hooks = [layer.register_forward_pre_hook(before) for layer in layers]
+    hooks += [layer.register_forward_hook(after, always_call=True) for layer in layers]
+    try:
+        yield
+    finally:
+        for hook in hooks:
+            hook.remove()

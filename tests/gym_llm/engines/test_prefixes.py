@@ -150,6 +150,29 @@ def test_nothing_is_kept_of_an_empty_batch_or_of_other_weights(model: Any) -> No
     assert sizes == [99, 99] and again.sampled == one.sampled
 
 
+@pytest.mark.parametrize("is_under_way", [False, True])
+def test_keys_and_values_of_old_weights_stay_with_their_sequence(model: Any, is_under_way: bool) -> None:
+    decoder = Decoder(model, [], keeps=True)
+    one, again = sequence(tokens(24, 100), 0), sequence(tokens(24, 100), 0)
+    with counted(model) as sizes:
+        decoder.add([one])
+        decoder.step()
+        decoder.change_weights(1, recompute=False)
+        while not (is_under_way or one.finished):
+            decoder.step()
+        generate(decoder, again)
+    assert sizes == [99, 99]
+
+
+def test_a_sequence_larger_than_the_limit_drops_nothing(model: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(decoding, "KEPT_BYTES", 150 * 2048)
+    decoder = Decoder(model, [], keeps=True)
+    with counted(model) as sizes:
+        for seed, count in ((25, 100), (26, 300), (25, 100)):
+            generate(decoder, sequence(tokens(seed, count), seed))
+    assert sizes == [99, 299]
+
+
 def test_what_is_kept_is_bounded_and_the_oldest_goes_first(model: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(decoding, "KEPT_BYTES", 250 * 2048)  # the pocket model's keys and values of 250 tokens
     decoder, prompts = Decoder(model, [], keeps=True), [tokens(30 + n, 100) for n in range(3)]

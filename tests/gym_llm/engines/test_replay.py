@@ -69,6 +69,11 @@ def test_turns_that_the_environment_does_not_answer_are_told_apart_by_their_ids(
     assert [answered["output"] for answered in replay(path, *starts)] == [
         [thoughts[0]], [thoughts[1]], [answer], [thoughts[0]]
     ]  # fmt: skip
+    bare = [
+        [{name: value for name, value in item.items() if name not in TOKEN_FIELDS} for item in one] for one in starts
+    ]
+    said = [[answered["output"] for answered in replay(path, *asked)] for asked in (bare, starts)]
+    assert said[0] == said[1]  # requests may have lost the ids
     unfinished = {**record(items[:4], status="incomplete"), "info": {"turn": 4}}  # the last prompt did not fit
     path = write(tmp_path / "unfinished.jsonl", unfinished)
     assert [len(answered["output"]) for answered in replay(path, *starts)] == [1, 1, 1, 0]

@@ -10,8 +10,12 @@ import numpy as np
 import pytest
 
 from gym_llm.cli import main
+from gym_llm.engines.scores import Scores
 from gym_llm.errors import DataError
+from gym_llm.evaluation.drift.drift_row import DriftRow
+from gym_llm.evaluation.drift.hypotheses import expected, loss, places
 from gym_llm.evaluation.drift.measures import measures
+from gym_llm.evaluation.drift.recompute import sampled_tokens
 from gym_llm.evaluation.drift.rows import read_rows
 
 PROMPT, SAMPLED, LOG_PROBS = [1016, 662, 198], [40, 744, 1017], [-0.5, -0.25, -0.125]
@@ -215,3 +219,21 @@ def test_the_command_prints_a_cause_draws_and_has_a_gate(planted: Any, tmp_path:
     for wrong in (["--engine", "constant:x"], ["--engine-option", "x=1"], ["--temperature", "0"], ["--template", "no"]):
         assert main(["drift", sound, *wrong]) == 2
     assert main(["drift", str(tmp_path / "none.jsonl")]) == 2
+
+
+def hypotheses_of(recorded: list[float], computed: list[float]) -> list[str]:
+    """Sentences about single turns that are off by one, of many turns with these values."""
+    row = DriftRow([5] * (1 + len(recorded)), [0] + [1] * len(recorded), [0.0, *recorded])
+    tokens = sampled_tokens([row] * 8, [Scores(computed) for _ in range(8)])
+    drift = expected(tokens).distance(tokens.recorded)
+    return [
+        each.detail for each in places(tokens, drift) if each.detail.startswith("In ") and loss(each.residuals) < 0.2
+    ]
+
+
+def test_turns_are_moved_only_if_their_values_show_it() -> None:
+    values = [-0.5, -1.5, -0.2, -2.5, -0.1]
+    (moved,) = hypotheses_of([*values[1:], 0.0], values)
+    assert moved.startswith("In 8 turns") and "1 token after" in moved
+    # Another prompt, and then certain tokens, which fit their neighbours as well.
+    assert not hypotheses_of([-0.01, 0.0, 0.0, 0.0], [-2.0, 0.0, 0.0, 0.0])

@@ -216,7 +216,7 @@ def test_what_cannot_be_forked_is_refused():
         forked({**parent, "info": {**parent["info"], "agent": {}}}, turn=0, n=1)
     with pytest.raises(CannotFork, match="never began"):
         forked({name: value for name, value in parent.items() if name != "response"}, turn=0, n=1)
-    with pytest.raises(CannotFork, match="told apart"):
+    with pytest.raises(CannotFork, match="cannot be separated"):
         forked({**parent, "info": {**parent["info"], "turn": 9}}, turn=0, n=1)
 
 
