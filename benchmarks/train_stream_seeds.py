@@ -8,8 +8,8 @@ In `graded_lockstep` and `graded_stream` grading an answer takes 0.3 seconds on 
 
 Each run has the machine alone, unless you start two commands. It is one line of `--results`, and is not repeated if
 that line is there. `--picture` draws two figures. The first shows the reward on held-out sums, against time and against
-sampled tokens. The second shows the policies' time against their last reward. Prints one JSON line last, with medians
-over the seeds that reached the target.
+sampled tokens. The second shows the policies' time against their last reward. Prints one JSON line last: medians over
+the seeds that reached the target, and in `all` the updates, seconds and tokens of whole runs.
 """
 
 from __future__ import annotations
@@ -59,6 +59,7 @@ def summary(runs: list[dict[str, Any]], way: str) -> dict[str, Any]:
     for place, name in enumerate(("updates", "seconds", "tokens")):
         if values := [each["reached"][place] for each in own if each["reached"]]:
             found[name] = statistics.median(values)
+    found["all"] = [statistics.median(each["last"][place] for each in own) for place in range(3)]
     found["last"] = round(statistics.mean(each["held_out"][-1][3] for each in own), 4)
     return found
 
