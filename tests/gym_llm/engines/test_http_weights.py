@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 from importlib import resources
 from pathlib import Path
 from typing import Any
@@ -51,13 +52,24 @@ async def test_a_served_model_takes_weights_in_the_midst_of_answers(options: Any
         make_engine(server.url, api_key=TOKEN, takes_weights="gym_llm", **options) as engine,
     ):
         assert engine.capabilities.weights and engine.weight_version == 0
-        asked = [asyncio.create_task(engine.respond(LONG, episode_id=f"{n}-0")) for n in range(8)]
+        responses: list[Any] = []
+        is_updated = False
+
+        async def ask(number: int) -> None:
+            for turn in itertools.count():
+                is_last = is_updated
+                responses.append(await engine.respond(LONG, episode_id=f"{number}-{turn}"))
+                if is_last:
+                    break
+
+        asking = [asyncio.create_task(ask(number)) for number in range(8)]
         await asyncio.sleep(0.15)
         await engine.update_weights(models[1].state_dict().items(), mode="recompute")
         assert engine.weight_version == server.engine.weight_version == 1
-        asked += [asyncio.create_task(engine.respond(LONG, episode_id=f"{n}-1")) for n in range(2)]
+        is_updated = True
+        await asyncio.gather(*asking)
         mixed = 0
-        for response in await asyncio.gather(*asked):
+        for response in responses:
             item = response["output"][-1]
             prompt, sampled = item["prompt_token_ids"], item["generation_token_ids"]
             versions = each_version(item.get("generation_weight_versions"), len(sampled))
