@@ -4,7 +4,8 @@
     python benchmarks/train_stream_seeds.py --ways lockstep stream --seeds 0 --updates 40
 
 In `graded_lockstep` and `graded_stream` grading an answer takes 0.3 seconds on average, in place of none. `uniform` and
-`sampler` learn only from groups whose rewards differ. Their file has 64 sums and 192 products, which teach nothing.
+`sampler` learn only from groups whose rewards differ. Their file has 64 sums, and 192 products that the model cannot
+learn.
 
 Each run has the machine alone, unless you start two commands. It is one line of `--results`, and is not repeated if
 that line is there. `--picture` draws two figures. The first shows the reward on held-out sums, against time and against

@@ -53,10 +53,10 @@ from gym_llm.types import Verdict
 
 ENV_ID = "gym_llm/Arithmetic-v0"
 GROUPS, GROUP = 8, 8  # of an update: tasks, and episodes of each
-SUMS = 4096  # that are trained on, if not said otherwise
+SUMS = 4096  # that are trained on by default
 MOST_GROUPS = 512  # of an update: once all sums are learned, few groups differ
 EVERY = 5  # updates between two snapshots
-READ_AT_ONCE = 16  # rows: what bounds the memory of an update
+READ_AT_ONCE = 16  # rows of a forward pass: this bounds the memory of an update
 PLAYED: dict[str, Any] = {"concurrency": 256, "sampling": {"temperature": 1.0, "max_output_tokens": 160}}
 ENGINE: dict[str, Any] = {"max_batch_size": 256}
 

@@ -187,7 +187,7 @@ def _named(record: Rollout, fork: Fork, run_seed: int) -> Rollout:
 
 
 class _StepAsRecorded(gym.Wrapper[Any, Any, Any, Any]):
-    """Takes the recorded turns as they are: a parser around it may find calls in what is left of a parsed text.
+    """Gives the environment the recorded turns unchanged: a parser may find calls in the rest of a parsed text.
 
     Attributes:
         turns: The recorded turns that are still to come, the next one last.

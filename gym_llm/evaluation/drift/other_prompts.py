@@ -187,7 +187,7 @@ def _without_reasoning(request: Request) -> Request:
 
 
 def _trimmed(request: Request) -> Request:
-    """The request as a template shows it that trims messages, as Llama's does."""
+    """The request without white space around its texts: some templates trim them, such as Llama's."""
 
     def trimmed(value: Any) -> Any:
         if isinstance(value, str):

@@ -147,7 +147,7 @@ def score_replayed(driver: Driver, record: Rollout, seed: int) -> Score:
         if terminated or truncated:
             break
     if turn := record.get("info", {}).get("turn"):
-        info["turn"] = turn  # without token ids, a turn of nothing but reasoning and the next one are one
+        info["turn"] = turn  # without token ids, a turn of reasoning alone is one with the next
     if not (terminated or truncated):
         if not record.get("truncated"):
             raise DataError(f"The environment goes on after the {len(turns)} recorded turns: it has changed since.")
