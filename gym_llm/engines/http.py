@@ -10,7 +10,6 @@ import asyncio
 import os
 import random
 from collections.abc import Mapping, Sequence
-from functools import partial
 from typing import TYPE_CHECKING, Any, Literal, cast, get_args
 
 import aiohttp
@@ -49,6 +48,7 @@ from gym_llm.engines.sockets import raise_open_files_limit
 from gym_llm.engines.weights import UpdateMode, Weights
 from gym_llm.errors import EngineError, EngineUnavailable
 from gym_llm.protocols.chat.completions import chat_to_response
+from gym_llm.tokens.weight_versions import Starts, note_versions
 from gym_llm.types import Request, ResponseDict
 from gym_llm.utils.json_codec import dumps
 from gym_llm.utils.limits import RESPONSE_BYTES, limit
@@ -213,14 +213,15 @@ class HTTPEngine(Engine):
             if len(names := sorted(set(cast("list[str]", models)))) > 1:
                 raise EngineUnavailable(f"The servers list different models ({', '.join(names)}): give model=.")
             self.model = names[0]
-            if self._takes_weights is not None:
-                urls = [server.base_url for server in self.router.servers]
-                self._weights = ServerWeights(self._takes_weights, urls, session)
-                await self._weights.start()
-                self.weight_version = self._weights.version
             if self.api == "completions":
                 name = self._tokenizer_name or self.model
                 self._prompts = await asyncio.to_thread(load_prompt_tokens, name, self._history)
+            if self._takes_weights is not None:
+                urls = [server.base_url for server in self.router.servers]
+                decode = None if self._prompts is None else self._prompts.decode
+                self._weights = ServerWeights(self._takes_weights, urls, session, decode)
+                await self._weights.start()
+                self.weight_version = self._weights.version
         except BaseException:
             await self.aclose()
             raise
@@ -237,21 +238,29 @@ class HTTPEngine(Engine):
         """The length of the model's context; see `Engine.context_tokens`."""
         return self._context or None
 
-    def count_tokens(self, request: Request) -> int | None:
-        """Return the number of tokens of a request's prompt, if prompts are made here; see `Engine.count_tokens`."""
+    def prompt_ids(self, request: Request) -> list[int] | None:
+        """Return the ids of a request's prompt, if prompts are made here; see `Engine.prompt_ids`."""
         prompts = self._prompts
-        return None if prompts is None else len(build_prompt(prompts, request, conversation="", model=self.model))
+        return None if prompts is None else build_prompt(prompts, request, conversation="", model=self.model)
+
+    def turn_text(self, ids: list[int]) -> tuple[str, bool]:
+        """Return the text of a turn's ids, if prompts are made here; see `Engine.turn_text`."""
+        return super().turn_text(ids) if self._prompts is None else self._prompts.turn_text(ids)
 
     async def respond(self, request: Request, *, episode_id: str = "") -> ResponseDict:
         """Answer one request; see `Engine.respond`."""
-        if self._weights is None:
-            return await self._respond(request, episode_id)
-        return await self._weights.answered(partial(self._respond, request, episode_id))
+        body, prompt = self._body(request, episode_id)
+        if prompt is not None and self._context is not None and len(prompt) >= self._context:
+            return overflow_response(self.model, len(prompt))
+        payload, server, starts = await self._ask_with_weights(body, episode_id)
+        answer = overflow_response(self.model) if payload is None else self._read(payload, server, prompt, request)
+        return mark_constrained(note_versions(answer, starts), request)
 
     async def update_weights(self, weights: Weights, *, mode: UpdateMode = "wait", version: int | None = None) -> None:
         """See `WeightSync` and `WeightServer`. The servers have to see the folder, or this machine's temporary one.
 
-        The versions count from 0 at `start`, or from what servers of gym_llm say. With vLLM the mode is `wait`.
+        The versions count from 0 at `start`, or from what servers of gym_llm say. With vLLM the mode is `wait`, or
+        `recompute` if the API is Completions: it aborts the requests of the servers' other clients, too.
         """
         server_weights = self._server_weights()
         await server_weights.update(weights, mode, version)
@@ -272,14 +281,6 @@ class HTTPEngine(Engine):
             raise EngineError(_NOT_RUNNING)
         return self._weights
 
-    async def _respond(self, request: Request, episode_id: str) -> ResponseDict:
-        body, prompt = self._body(request, episode_id)
-        if prompt is not None and self._context is not None and len(prompt) >= self._context:
-            return overflow_response(self.model, len(prompt))
-        payload, server = await self._ask_in_time(body, episode_id)
-        answer = overflow_response(self.model) if payload is None else self._read(payload, server, prompt, request)
-        return mark_constrained(answer, request)
-
     async def score(self, ids: Sequence[int], *, top_k: int = 0, adapter: str | None = None) -> Scores:
         """Return the log probabilities of a row, from a vLLM server; see `Engine.score`."""
         if self.api != "completions":
@@ -288,11 +289,21 @@ class HTTPEngine(Engine):
         fields = {"model": self.model, **self._extra_body}
         if adapter is not None:  # a server takes an adapter's name in place of the model's
             fields["model"] = adapter
-        payload, _ = await self._ask_in_time(score_body(row, top_k, fields), "")
+        payload, _, _ = await self._ask_with_weights(score_body(row, top_k, fields), "")
         if payload is None:
             raise EngineError(f"A row of {len(row):,} tokens does not fit the context of {self.model}.")
         check_density(payload)
         return read_scores(self._censored(payload.decode(errors="replace")).encode(), row, top_k)
+
+    async def _ask_with_weights(self, body: dict[str, Any], episode_id: str) -> tuple[bytes | None, Server, Starts]:
+        """See `_ask`, and `ServerWeights.answered` for the versions of the weights."""
+
+        async def send(fields: dict[str, Any]) -> tuple[bytes | None, Server]:
+            return await self._ask_in_time(dumps(fields), episode_id)
+
+        if self._weights is None:
+            return *await send(body), ()
+        return await self._weights.answered(body, send)
 
     async def _ask_in_time(self, body: bytes, episode_id: str) -> tuple[bytes | None, Server]:
         """See `_ask`; an EngineError if there is no answer in time."""
@@ -305,8 +316,8 @@ class HTTPEngine(Engine):
             kind = failures[-1].failure_kind if failures else "transport_timeout"
             raise EngineError(f"No answer within {self.timeout:g} s{tries}", failure_kind=kind) from None
 
-    def _body(self, request: Request, episode_id: str) -> tuple[bytes, list[int] | None]:
-        """What is posted, and the prompt's ids if they were made here."""
+    def _body(self, request: Request, episode_id: str) -> tuple[dict[str, Any], list[int] | None]:
+        """The fields that are posted, and the prompt's ids if they were made here."""
         prompt = None
         if self.api == "chat":
             body = chat_body(request, old_limit=self._old_limit)
@@ -319,7 +330,7 @@ class HTTPEngine(Engine):
             body = completion_body(request, prompt, context=self._context)
         body["model"] = self.model
         body.update(self._extra_body)
-        return dumps(body), prompt
+        return body, prompt
 
     async def _ask(
         self, body: bytes, episode_id: str, failures: list[EngineError], deadline: asyncio.Timeout

@@ -9,14 +9,13 @@ from gym_llm.engines.http_failures import parse_body
 from gym_llm.engines.scores import Scores
 from gym_llm.errors import EngineError
 from gym_llm.protocols.responses.token_fields import ROUNDING
-from gym_llm.utils.json_codec import dumps
 from gym_llm.utils.text import excerpt
 
 
-def score_body(row: list[int], top_k: int, fields: dict[str, Any]) -> bytes:
+def score_body(row: list[int], top_k: int, fields: dict[str, Any]) -> dict[str, Any]:
     """Return the body of a completion request that scores a row; `fields` are those of every request."""
     asked = {"prompt": row, "max_tokens": 1, "temperature": 0, "prompt_logprobs": top_k, "add_special_tokens": False}
-    return dumps({**asked, **fields})
+    return {**asked, **fields}
 
 
 def read_scores(body: bytes, row: list[int], top_k: int) -> Scores:

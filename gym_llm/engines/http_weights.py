@@ -4,7 +4,8 @@ A `gym_llm.serve.ModelServer` changes its engine's weights itself (`POST /v1/wei
 
 vLLM's answers do not say where in them the weights changed. So no request of this client is under way while they do:
 
-1. The client lets its requests end, and holds new ones back.
+1. The client holds new requests back. With `wait` it lets the others end. With `recompute` it has the servers abort
+   them (`POST /pause?mode=abort`): these answers have what was sampled so far, and `CutAnswer` goes on with it later.
 2. `POST /pause?mode=wait` waits for the requests of others, and clears what was cached of prompts.
 3. `POST /collective_rpc` has vLLM's workers read the folder.
 4. `POST /resume`, and the client sends its requests again. What they sample is of the new version.
@@ -22,10 +23,12 @@ from typing import Any, Literal, TypeAlias
 import aiohttp
 from yarl import URL
 
+from gym_llm.engines.http_continued import CutAnswer
 from gym_llm.engines.http_failures import failure_clause, kind_of, parse_body, server_message
+from gym_llm.engines.routing import Server
 from gym_llm.engines.weights import Gate, UpdateMode, Weights, all_of, check_update, to_its_end, weights_folder
 from gym_llm.errors import EngineError, EngineUnavailable
-from gym_llm.types import TOKEN_FIELDS, WEIGHT_VERSIONS, ResponseDict
+from gym_llm.tokens.weight_versions import Starts
 from gym_llm.utils.json_codec import dumps
 from gym_llm.utils.secrets import redact
 
@@ -37,6 +40,9 @@ WeightServer: TypeAlias = Literal["vllm", "vllm-cpu", "gym_llm"]
 - `gym_llm`: `gym-llm serve-model` on a loopback address with a token.
 """
 
+Send: TypeAlias = Callable[[dict[str, Any]], Awaitable[tuple[bytes | None, Server]]]
+"""Sends a body, and returns what a server answered (None if the prompt is too long) and the server."""
+
 _RELOAD = {"vllm": "reload_weights", "vllm-cpu": "reload_weights_and_head"}
 
 
@@ -47,14 +53,22 @@ class ServerWeights:
         kind: The servers'.
         urls: Their base URLs.
         session: Open; sends the key.
+        decode: Returns the text of ids, if prompts are token ids; None if they are not.
 
     Attributes:
         version: The number of the weights.
     """
 
-    def __init__(self, kind: WeightServer, urls: Sequence[URL], session: aiohttp.ClientSession) -> None:
+    def __init__(
+        self,
+        kind: WeightServer,
+        urls: Sequence[URL],
+        session: aiohttp.ClientSession,
+        decode: Callable[[list[int]], str] | None,
+    ) -> None:
         self.version = 0
-        self._kind, self._urls, self._session = kind, urls, session
+        self._kind, self._urls, self._session, self._decode = kind, urls, session, decode
+        self._aborts = 0
         self._gate = Gate()
         self._failure = ""
 
@@ -71,29 +85,54 @@ class ServerWeights:
             raise EngineUnavailable(f"A server takes no weights ({error}): {how}.") from None
         self.version = max(state.get("weight_version", 0) for state in states)
 
-    async def answered(self, respond: Callable[[], Awaitable[ResponseDict]]) -> ResponseDict:
-        """Return a response whose tokens carry the version of their weights; raises what `respond` does."""
-        async with self._gate.request():
-            if self._failure:
-                raise EngineError(self._failure)
-            response = await respond()
-            if self.version and self._kind in _RELOAD:
-                for item in response["output"]:
-                    if ids := item.get(TOKEN_FIELDS[1]):
-                        item[WEIGHT_VERSIONS] = [[self.version, len(ids)]]
-            return response
+    async def answered(self, body: dict[str, Any], send: Send) -> tuple[bytes | None, Server, Starts]:
+        """Send a request, and again with what was sampled of its answer if new weights cut it off.
+
+        Returns:
+            The answer and its server, as `send` does, and the versions that sampled it, as for `runs_between`; none
+            where the server says them itself.
+        """
+        cut = None if self._decode is None or self._kind not in _RELOAD else CutAnswer(body, self._decode)
+        starts: Starts = []
+        while True:
+            async with self._gate.request():
+                if self._failure:
+                    raise EngineError(self._failure)
+                aborts, done = self._aborts, 0 if cut is None else len(cut.ids)
+                starts = [*starts, (self.version, done)] if done else [(self.version, 0)]
+                payload, server = await send(body if cut is None else cut.body)
+            if cut is None or payload is None:
+                return payload, server, starts if self._kind in _RELOAD else []
+            # An answer that another client aborted is incomplete: that client could abort it again without end.
+            if aborts == self._aborts or not cut.add(payload):
+                return cut.joined(payload), server, starts
 
     async def update(self, weights: Weights, mode: UpdateMode, version: int | None) -> None:
         """Replace the weights of all servers; see `WeightSync.update_weights`."""
         check_update(mode, version, self.version)
-        if mode != "wait" and self._kind in _RELOAD:
+        reloads = self._kind in _RELOAD
+        if reloads and (mode == "keep" or (mode == "recompute" and self._decode is None)):
+            how = "mode='wait'" if self._decode is None else "mode='wait' or 'recompute'"
+            hint = " With api='completions' it takes 'recompute', too." if self._decode is None else ""
             raise EngineError(
-                f"A vLLM server does not say where in an answer weights changed: use mode='wait', not {mode!r}."
+                f"A vLLM server does not say where in an answer weights changed: use {how}, not {mode!r}.{hint}"
             )
-        async with self._gate.alone() if self._kind in _RELOAD else self._gate.beside():
-            new = check_update(mode, version, self.version)
-            with weights_folder(weights) as folder:
-                await to_its_end(self._update(os.path.abspath(folder), mode, new))
+        with weights_folder(weights) as folder:
+            work = self._replace(os.path.abspath(folder), mode, version)
+            # Servers that have aborted requests are paused, and have to go on.
+            await (to_its_end(work) if reloads and mode == "recompute" else work)
+
+    async def _replace(self, folder: str, mode: UpdateMode, version: int | None) -> None:
+        if self._kind not in _RELOAD:
+            gate = self._gate.beside()
+        else:
+            gate = self._gate.alone(self._abort if mode == "recompute" else None)
+        async with gate:
+            await to_its_end(self._update(folder, mode, check_update(mode, version, self.version)))
+
+    async def _abort(self) -> None:
+        self._aborts += 1
+        await self._of_all(*(self._pause(url.parent, "abort") for url in self._urls))
 
     async def sleep(self, level: int) -> None:
         """Let requests end, and hold new ones back; see `WeightSync.sleep`."""
@@ -112,19 +151,25 @@ class ServerWeights:
             updates = [self._reload(url.parent, folder) for url in self._urls]
         else:
             updates = [self._ask("POST", url / "weights", body) for url in self._urls]
+        await self._of_all(*updates)
+        self._failure, self.version = "", version
+
+    async def _of_all(self, *work: Awaitable[Any]) -> None:
         try:
-            await all_of(*updates)
+            await all_of(*work)
         except BaseException as failure:
             if self._kind in _RELOAD:
                 self._failure = f"A server may have half of new weights and stays paused: update them again. {failure}"
             raise
-        self._failure, self.version = "", version
 
     async def _reload(self, root: URL, folder: str) -> None:
-        await self._ask("POST", (root / "pause").with_query(mode="wait", clear_cache="true"))
+        await self._pause(root, "wait")
         call = {"method": _RELOAD[self._kind], "kwargs": {"weights_path": folder}}
         await self._ask("POST", root / "collective_rpc", call)
         await self._ask("POST", root / "resume")
+
+    async def _pause(self, root: URL, mode: str) -> None:
+        await self._ask("POST", (root / "pause").with_query(mode=mode, clear_cache="true"))
 
     async def _state(self, url: URL) -> dict[str, Any]:
         """Return what a server that takes weights says of them."""

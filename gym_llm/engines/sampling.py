@@ -115,3 +115,9 @@ def _whole(value: Any, low: int) -> bool:
 
 def _all(value: Any, kind: type) -> bool:
     return isinstance(value, list) and all(isinstance(one, kind) and not isinstance(one, bool) for one in value)
+
+
+def stop_place(text: str, stop: Any) -> int | None:
+    """Return where the first of a request's `stop` texts begins in a text; None if the text has none of them."""
+    stops = [stop] if isinstance(stop, str) else stop or ()
+    return min((place for each in stops if (place := text.find(each)) >= 0), default=None)

@@ -6,8 +6,8 @@ import asyncio
 import os
 import tempfile
 import weakref
-from collections.abc import AsyncIterator, Awaitable, Iterable, Iterator
-from contextlib import asynccontextmanager, contextmanager
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator
+from contextlib import asynccontextmanager, contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeAlias, get_args, runtime_checkable
 
@@ -30,6 +30,7 @@ UpdateMode: TypeAlias = Literal["wait", "keep", "recompute"]
 """
 
 _MEMORY = Path("/dev/shm")
+_END_SECONDS = 0.5
 
 
 @runtime_checkable
@@ -94,15 +95,18 @@ class Gate:
                 self._nobody.set()
 
     @asynccontextmanager
-    async def alone(self) -> AsyncIterator[None]:
+    async def alone(self, end: Callable[[], Awaitable[None]] | None = None) -> AsyncIterator[None]:
         """Wait for the requests under way, and keep new ones out.
+
+        Args:
+            end: Ends the requests under way; called again, every half second, as long as there are any.
 
         Raises:
             EngineError: If the engine sleeps.
         """
         async with self.beside():
             try:
-                await self._close()
+                await self._close(end)
                 yield
             finally:
                 self._open.set()
@@ -136,11 +140,15 @@ class Gate:
             self._asleep = False
             self._open.set()
 
-    async def _close(self) -> None:
+    async def _close(self, end: Callable[[], Awaitable[None]] | None = None) -> None:
         self._open.clear()
         while self._inside:
             self._nobody.clear()
-            await self._nobody.wait()
+            if end is not None:
+                await end()
+            with suppress(TimeoutError):
+                async with asyncio.timeout(None if end is None else _END_SECONDS):
+                    await self._nobody.wait()
 
 
 def check_update(mode: UpdateMode, version: int | None, before: int) -> int:

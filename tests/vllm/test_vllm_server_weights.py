@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 from importlib import resources
 from typing import Any
 
 import pytest
 import torch
-from transformers import AutoModelForCausalLM
+from transformers import AutoModelForCausalLM, AutoTokenizer
 
 import gym_llm
 from gym_llm import make_engine
@@ -25,42 +26,58 @@ def scores(model: Any, ids: list[int]) -> list[float]:
     return log_probs.gather(1, torch.tensor(ids[1:])[:, None])[:, 0].tolist()
 
 
-def test_a_vllm_server_takes_weights_between_answers(server: str) -> None:
+@pytest.mark.parametrize("mode", ["wait", "recompute"])
+def test_a_vllm_server_takes_weights(server: str, mode: Any) -> None:
     models = [AutoModelForCausalLM.from_pretrained(POCKET, dtype=torch.float32).eval() for _ in range(2)]
     with torch.no_grad():
         models[1].model.norm.weight.mul_(0.9)
         models[1].model.layers[0].mlp.up_proj.weight.mul_(1.1)
+    tokenizer = AutoTokenizer.from_pretrained(POCKET)
     options: Any = {"api": "completions", "tokenizer": POCKET, "takes_weights": "vllm-cpu"}
 
     async def play() -> list[Any]:
         async with make_engine(server, **options) as engine:
-            asked = []
-            for number in (1, 0):
-                asked += [asyncio.create_task(engine.respond(LONG, episode_id=f"{number}-{n}")) for n in range(6)]
-                await asyncio.sleep(0.3)
-                await engine.update_weights(models[number].state_dict().items())
-            asked += [asyncio.create_task(engine.respond(LONG, episode_id=f"2-{n}")) for n in range(2)]
-            with pytest.raises(EngineError, match="mode='wait'"):
-                await engine.update_weights(POCKET, mode="recompute")
-            assert engine.weight_version == 2
-            return await asyncio.gather(*asked)
+            responses, is_updated = [], False
 
-    seen = set()
+            async def ask(number: int) -> None:
+                for turn in itertools.count():
+                    is_last = is_updated
+                    responses.append(await engine.respond(LONG, episode_id=f"{number}-{turn}"))
+                    if is_last:
+                        break
+
+            asking = [asyncio.create_task(ask(number)) for number in range(6)]
+            for number in (1, 0):
+                await asyncio.sleep(0.3)
+                await engine.update_weights(models[number].state_dict().items(), mode=mode)
+            with pytest.raises(EngineError, match="not 'keep'"):
+                await engine.update_weights(POCKET, mode="keep")
+            assert engine.weight_version == 2
+            is_updated = True
+            await asyncio.gather(*asking)
+            return responses
+
+    seen, mixed = set(), 0
     for response in asyncio.run(asyncio.wait_for(play(), 200)):
         item = response["output"][-1]
         prompt, sampled = item["prompt_token_ids"], item["generation_token_ids"]
         versions = each_version(item.get("generation_weight_versions"), len(sampled))
-        assert len(set(versions)) == 1
+        assert len(sampled) <= 150 and (len(set(versions)) == 1 or mode == "recompute")
+        mixed += len(set(versions)) > 1
         seen |= set(versions)
-        right = scores(models[versions[0] % 2], prompt + sampled)[len(prompt) - 1 :]
+        given = [scores(model, prompt + sampled)[len(prompt) - 1 :] for model in models]
+        right = [given[version % 2][place] for place, version in enumerate(versions)]
         assert item["generation_log_probs"] == pytest.approx(right, abs=1e-3)
-    assert seen == {0, 1, 2}
+        ended = response.get("incomplete_details") is None
+        text = tokenizer.decode(sampled[:-1] if ended else sampled, clean_up_tokenization_spaces=False)
+        assert item["content"][0]["text"] == text
+    assert seen == {0, 1, 2} and (mixed > 0) == (mode == "recompute")
 
     async def stream() -> None:
         played = {"group_size": 2, "concurrency": 4, "engine_options": options, "sampling": {"max_output_tokens": 16}}
         async with gym_llm.stream("gym_llm/Arithmetic-v0", server, **played) as groups:
             await anext(groups)
-            await groups.update_weights(POCKET, mode="wait")
+            await groups.update_weights(POCKET, mode=mode)
             while True:
                 segments = [segment for record in await anext(groups) for segment in record["trajectory"]]
                 if all(1 in segment.get("weight_versions", ()) for segment in segments):
