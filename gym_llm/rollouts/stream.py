@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import AsyncGenerator, AsyncIterator, Iterator
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator
 from contextlib import AsyncExitStack
 from dataclasses import replace
 from functools import partial
@@ -32,10 +32,8 @@ from gym_llm.rollouts.staleness import (
     oldest_version,
     sampled_tokens,
 )
-from gym_llm.rollouts.stream_jobs import StreamJobs
+from gym_llm.rollouts.stream_jobs import ENDLESS, StreamJobs
 from gym_llm.types import Rollout, Row
-
-_ENDLESS = 1 << 62
 
 
 class Stream:
@@ -43,6 +41,12 @@ class Stream:
 
     Iterate with `async for` on an event loop, or with `for` in synchronous code: episodes then go on in a thread.
     `async with` (or `with`) closes it; a loop that is left does not. After a `TimeoutError` or an interrupt it goes on.
+
+    Args:
+        room: For a consumer with a queue of its own: returns how many groups fit in there now, beside those under way.
+            A group begins only if it does. Call `look_again` when there may be more room.
+
+    The other arguments are those of `gym_llm.stream`.
 
     Attributes:
         counts: `groups`, `episodes` and `tokens` (sampled ones) that were delivered; by policy `dropped_groups`,
@@ -63,6 +67,7 @@ class Stream:
         engines: int,
         engine_options: dict[str, Any] | None,
         max_failures: int | str | None,
+        room: Callable[[], int] | None = None,
     ) -> None:
         self.counts: Counter[str] = Counter()
         self.sampler = sampler
@@ -74,7 +79,10 @@ class Stream:
         self._playing: tuple[str | Engine, dict[str, Any]] = engine, self._options  # what the episodes are played with
         self._stack = AsyncExitStack()
         self._records: AsyncGenerator[Rollout, None] | None = None
-        self._jobs = StreamJobs(plan, settings.seed, sampler)
+        jobs = self._jobs = StreamJobs(plan, settings.seed, sampler)
+        self._has_room = room is not None
+        if room is not None:
+            jobs.limit = lambda: jobs.delivered + room()
         self._failures = FailureLimit(max_failures)
         self._is_closed = False
         self._starting = asyncio.Lock()
@@ -108,6 +116,10 @@ class Stream:
         if not engine.capabilities.weights:
             raise EngineError(f"The weights of {engine.model}'s engine cannot be replaced.")
         await cast(WeightSync, engine).update_weights(weights, **update_options(mode, None))
+        self._jobs.changed()
+
+    def look_again(self) -> None:
+        """Begin groups that the consumer has room for now; on the stream's event loop."""
         self._jobs.changed()
 
     # -- asynchronous ------------------------------------------------------------------------------------------------
@@ -180,7 +192,8 @@ class Stream:
             while (group := self._jobs.take()) is not None:
                 if (delivered := self._delivered(group)) is not None:
                     return delivered
-            self._jobs.want_one()
+            if not self._has_room:
+                self._jobs.want_one()
             record = await self._next_record(self._records)
             is_cancelled = self._stale == "cancel" and record is not None and record["failure_kind"] in CANCELLED
             if record is not None and not is_cancelled:
@@ -286,6 +299,7 @@ def stream(
     group_size: int = 8,
     tasks: str | list[Row] | None = None,
     env_kwargs: dict[str, Any] | None = None,
+    limit: int | None = None,
     max_staleness: int | None = None,
     stale: Stale = "keep",
     groups_per_update: int | None = None,
@@ -307,6 +321,7 @@ def stream(
         group_size: Episodes of each group, of one task.
         tasks: A JSON Lines path or a list of rows instead of the environment's own tasks.
         env_kwargs: Further arguments of the environment.
+        limit: Play only the first tasks, this many. Where tasks are generated, None plays each once.
         max_staleness: By how many versions a delivered token may be older than the weights; for all policies but
             `keep`.
         stale: What happens to older tokens; see `Stale`.
@@ -350,11 +365,15 @@ def stream(
         raise ValueError("With workers the engine is a spec such as 'vllm:MODEL', which other processes start.")
     if type(engines) is not int or engines < 1 or (engines > 1 and not settings.workers):
         raise ValueError(f"engines is a number of engines, 1 or more, and more than 1 with workers; got {engines!r}.")
-    plan = open_plan(env_id, tasks=tasks, env_kwargs=env_kwargs, repeats=max(group_size, 2), seed=settings.seed)
+    which: dict[str, Any] = {"tasks": tasks, "env_kwargs": env_kwargs, "limit": limit, "seed": settings.seed}
+    plan = open_plan(env_id, repeats=max(group_size, 2), **which)
     if plan.factory.scores_groups and group_size < 2:
         raise ValueError(f"{env_id} scores a task's episodes as a group: give a `group_size` of 2 or more.")
+    source = plan.factory.tasks
+    never_again = limit is None and source is not None and source.size is None
+    num_tasks = ENDLESS if never_again else plan.num_tasks
     return Stream(
-        replace(plan, repeats=group_size, length=_ENDLESS),
+        replace(plan, repeats=group_size, num_tasks=num_tasks, length=ENDLESS),
         engine,
         settings,
         max_staleness=max_staleness,

@@ -13,7 +13,10 @@ from gym_llm.rollouts.plan import Job, Plan
 from gym_llm.rollouts.task_draws import GroupKey, TaskDraws
 from gym_llm.types import Rollout
 
-_SHUFFLED = 1 << 20  # tasks; a source with more is drawn from at random
+ENDLESS = 1 << 62
+"""A plan's number of tasks if no task comes again."""
+
+_SHUFFLED = 1 << 20  # tasks; of more, one is drawn at random
 
 
 class StreamJobs(Iterator[Job]):
@@ -32,9 +35,11 @@ class StreamJobs(Iterator[Job]):
         self.delivered = 0
         self._wanted = 0  # groups that may begin whatever the limit is: the consumer waits for the last of them
         self._size, self._first = plan.repeats, plan.first_task
+        self._count = plan.num_tasks
         source = plan.factory.tasks
-        self._count: int | None = None if source is None else source.size
-        self._draws = None if sampler is None else TaskDraws(sampler, source)
+        is_part = source is not None and plan.num_tasks not in (source.size, ENDLESS)
+        tasks = range(self._first, self._first + self._count) if is_part else None
+        self._draws = None if sampler is None else TaskDraws(sampler, source, tasks)
         self._random = np.random.default_rng(seed)
         self._order: deque[int] = deque()
         self._begun = 0
@@ -104,14 +109,14 @@ class StreamJobs(Iterator[Job]):
         return next((due for earliest, due in dues if earliest >= due), None)
 
     def _next_group(self) -> GroupKey:
-        if self._count is None:
-            return self._first + self._begun, 0  # no task comes again
+        if self._count == ENDLESS:
+            return self._first + self._begun, 0
         if self._count > _SHUFFLED:
-            task = int(self._random.integers(self._count))
+            task = self._first + int(self._random.integers(self._count))
         else:
             if not self._order:
                 self._order.extend(self._random.permutation(self._count).tolist())
-            task = self._order.popleft()
+            task = self._first + self._order.popleft()
         group = self._repeats[task]
         self._repeats[task] += 1
         return task, group

@@ -23,20 +23,22 @@ class TaskDraws:
     Args:
         sampler: It takes on the tasks.
         source: The environment's tasks.
+        tasks: Draw from these alone; None for all.
 
     Raises:
         UsageError: If the tasks cannot be counted.
     """
 
-    def __init__(self, sampler: TaskSampler, source: TaskSource | None) -> None:
-        sampler.begin_with(source)
-        self._sampler = sampler
+    def __init__(self, sampler: TaskSampler, source: TaskSource | None, tasks: range | None = None) -> None:
+        sampler.begin_with(source, tasks)
+        self._sampler, self._first = sampler, 0 if tasks is None else tasks.start
         self._groups: Counter[int] = Counter()
         self._odds: dict[GroupKey, float] = {}
 
     def next(self) -> GroupKey:
         """Draw the task of a group that begins now."""
-        task, odds = self._sampler.draw()
+        place, odds = self._sampler.draw()
+        task = self._first + place
         group = self._groups[task]
         self._groups[task] += 1
         self._odds[task, group] = odds
@@ -45,7 +47,7 @@ class TaskDraws:
     def finished(self, job: Job, group: int, record: Rollout) -> None:
         """Take an episode of this group into account."""
         record["info"]["task_probability"] = self._odds[job.task_index, group]
-        self._sampler.update(job.task_index, record["reward"])
+        self._sampler.update(job.task_index - self._first, record["reward"])
 
     def ended(self, key: GroupKey) -> None:
         """Let go of a group of which no more episodes come."""

@@ -20,9 +20,10 @@ os.environ["TRL_EXPERIMENTAL_SILENCE"] = "1"
 from transformers import TrainerCallback
 from trl.experimental.async_grpo import AsyncGRPOConfig
 
+from gym_llm.core.task_sampler import TaskSampler
 from gym_llm.errors import EngineError
+from gym_llm.rollouts import stream
 from gym_llm.trainers.shared.advantages import group_advantages
-from gym_llm.trainers.shared.env_pool import EnvPool
 from gym_llm.trainers.shared.trainer_engine import Sampled, TrainerEngine
 from gym_llm.trainers.trl import RolloutWorker
 from gym_llm.trainers.trl.async_cpu import cpu_trainer
@@ -97,13 +98,14 @@ def talker(fails=lambda repeat, turn: False):
 @pytest.fixture
 def records(monkeypatch):
     """What is played from now on."""
-    played, play = [], EnvPool.play
+    played, play = [], stream.iter_records
 
-    async def noted(*args):
-        played.append(await play(*args))
-        return played[-1]
+    async def noted(*args, **options):
+        async for record in play(*args, **options):
+            played.append(record)
+            yield record
 
-    monkeypatch.setattr(EnvPool, "play", noted)
+    monkeypatch.setattr(stream, "iter_records", noted)
     return played
 
 
@@ -209,20 +211,22 @@ def test_a_thousand_random_episodes_reach_the_trainers_batch_exactly(tmp_path, r
 def test_masked_members_change_nothing(tmp_path, stopping):
     def samples(size, fails):
         args = arguments(tmp_path, num_generations=size, max_staleness=10)
-        tasks = random_talk.tasks(20)
+        tasks = random_talk.tasks(100)
         worker = RolloutWorker("trl_async_tests/LongTalk-v0", args, engine=talker(fails), tasks=tasks)
         stopping.append(worker)
         worker.start()
         until(lambda: {sample.group_id for sample in waiting(worker)} >= set(range(10)))
         worker.stop()
-        by_group = {number: [] for number in range(10)}
+        by_task = {}
         for sample in waiting(worker):
-            by_group.setdefault(sample.group_id, []).append(key_of(sample))
-        return {number: sorted(by_group[number]) for number in range(10)}
+            by_task.setdefault(sample.prompt[0]["content"], []).append(key_of(sample))
+        return {task: sorted(keys) for task, keys in by_task.items()}
 
     with_masked = samples(4, lambda repeat, turn: repeat % 4 == 3)
-    assert all(with_masked.values())
-    assert with_masked == samples(3, lambda repeat, turn: False)
+    without = samples(3, lambda repeat, turn: False)
+    both = with_masked.keys() & without.keys()
+    assert len(both) >= 10
+    assert all(with_masked[task] == without[task] for task in both)
 
 
 class Watching(TrainerCallback):
@@ -334,15 +338,60 @@ def test_no_more_is_played_than_trl_takes_before_it_is_stale(tmp_path, stopping)
     stopping.append(worker)
     worker.update_model_version(7)
     worker.start()
-    until(lambda: worker.rollout_buffer.qsize() >= 16 and worker._under_way == 0)
-    begun = worker._begun
+    until(lambda: worker.rollout_buffer.qsize() >= 16)
     time.sleep(0.5)
-    assert worker._begun == begun, "groups were begun without room for them"
+    begun = len(worker._engine._generate.asked)
+    assert begun == GROUP * len({sample.group_id for sample in waiting(worker)}), "a group began without room for it"
     worker.update_model_version(8)
     taken = [worker.rollout_buffer.get() for _ in range(worker.rollout_buffer.qsize())]
     assert {sample.model_version for sample in taken} == {7}
     until(lambda: worker.rollout_buffer.qsize() >= 4)
     assert worker.rollout_buffer.get().model_version == 8
+
+
+def test_trl_counts_the_version_of_a_groups_oldest_token(tmp_path, stopping):
+    args = arguments(tmp_path, max_staleness=9, max_inflight_tasks=GROUP)
+    worker = RolloutWorker("trl_async_tests/LongTalk-v0", args, engine=talker(), tasks=random_talk.tasks(5))
+    stopping.append(worker)
+    hand_over, handed = worker._hand_over, []
+    worker._hand_over = lambda group: (handed.append(group), hand_over(group))
+    worker.start()
+    for version in range(1, 40):
+        worker.update_model_version(version)
+        time.sleep(0.01)
+    until(lambda: worker.rollout_buffer.qsize() >= 60)
+    worker.stop()
+    mixed = 0
+    samples = waiting(worker)
+    for number, group in enumerate(handed):
+        of_tokens = {
+            version
+            for record in group
+            for segment in record["trajectory"]
+            for version, mask in zip(segment["weight_versions"], segment["loss_mask"], strict=True)
+            if mask
+        }
+        mixed += len(of_tokens) > 1
+        assert {sample.model_version for sample in samples if sample.group_id == number} <= {min(of_tokens)}
+    assert mixed and len({sample.model_version for sample in samples}) > 3
+
+
+def test_a_sampler_draws_among_the_tasks_of_the_dataset(tmp_path, stopping):
+    sampler = TaskSampler(share=0.01, discount=1, seed=1)
+    args = arguments(tmp_path, max_staleness=100)
+    options = {"tasks": random_talk.tasks(20), "limit": 5, "sampler": sampler}
+    worker = RolloutWorker("trl_async_tests/LongTalk-v0", args, engine=talker(), **options)
+    stopping.append(worker)
+    hand_over, handed = worker._hand_over, []
+    worker._hand_over = lambda group: (handed.extend(group), hand_over(group))
+    worker.start()
+    until(lambda: len(handed) > 200)
+    worker.stop()
+    assert len(worker.train_dataset) == 5
+    assert {record["rollout_id"]["task_index"] for record in handed} == set(range(5))
+    assert all(0 < record["info"]["task_probability"] < 1 for record in handed)
+    assert len({tuple(record["rollout_id"].values()) for record in handed}) == len(handed)
+    assert len({round(sampler.probability(task), 6) for task in range(5)}) > 1
 
 
 def test_groups_of_equal_rewards_can_be_left_out(tmp_path, stopping):
@@ -351,7 +400,7 @@ def test_groups_of_equal_rewards_can_be_left_out(tmp_path, stopping):
     )
     stopping.append(worker)
     worker.start()  # RandomTalk's reward depends on the task alone
-    until(lambda: worker._begun > 20)
+    until(lambda: worker._stream.counts["groups"] > 20)
     worker.stop()
     assert worker.rollout_buffer.empty()
     counts = [worker.metrics_queue.get() for _ in range(worker.metrics_queue.qsize())]

@@ -6,30 +6,37 @@ import asyncio
 import queue
 import time
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, TypeAlias, cast
 
 import numpy as np
 from numpy.typing import NDArray
 
 from gym_llm.concurrency.loop_thread import LoopThread
+from gym_llm.core.task_sampler import TaskSampler
 from gym_llm.engines import Engine, WeightSync, make_engine
+from gym_llm.engines.around import EngineAround
 from gym_llm.engines.http import HTTPEngine
 from gym_llm.engines.transformers import TransformersEngine
 from gym_llm.engines.vllm import VLLMEngine
+from gym_llm.engines.weights import UpdateMode, update_options
 from gym_llm.protocols.chat.chat_messages import messages_of
 from gym_llm.protocols.chat.requests import request_to_chat
 from gym_llm.rollouts.factory import Wrap
-from gym_llm.rollouts.plan import Job, open_plan
+from gym_llm.rollouts.groups import Group
+from gym_llm.rollouts.plan import open_plan
 from gym_llm.rollouts.settings import DEFAULT_WRAPPERS, RolloutSettings
+from gym_llm.rollouts.staleness import oldest_version
+from gym_llm.rollouts.stream import Stream
+from gym_llm.rollouts.stream_jobs import ENDLESS
+from gym_llm.tokens.weight_versions import note_versions
 from gym_llm.trainers.shared.advantages import Rewards, group_advantages
 from gym_llm.trainers.shared.batch_failures import BatchFailures
-from gym_llm.trainers.shared.env_pool import EnvPool
 from gym_llm.trainers.shared.token_rows import token_rows
 from gym_llm.trainers.shared.trainer_tasks import TrainedEnv
 from gym_llm.trainers.trl.sampling_options import episode_numbers, sampling_of
 from gym_llm.trainers.trl.weight_transfer import WeightTransfer
-from gym_llm.types import Rollout, Row
+from gym_llm.types import Request, ResponseDict, Rollout, Row
 from gym_llm.wrappers import TokenIdTracking
 
 if TYPE_CHECKING:
@@ -39,23 +46,7 @@ Advantages: TypeAlias = Callable[[Rewards, int], NDArray[np.float64]]
 """One number for each reward of a group of this size; None among the rewards is a masked episode."""
 
 _POLL_SECONDS = 0.05
-_STARTED_AT_ONCE = 64
 _METRICS = 4096
-
-
-@dataclass(slots=True)
-class _Group:
-    """Episodes of one task that were begun with the same weights.
-
-    Attributes:
-        number: Which group of the training it is: TRL's `group_id`.
-        version: Which weights were the newest when its first episode began.
-        records: The episodes that have finished.
-    """
-
-    number: int
-    version: int
-    records: list[Rollout] = field(default_factory=list)
 
 
 class RolloutWorker:
@@ -74,9 +65,9 @@ class RolloutWorker:
     ```
 
     Each segment of an episode (see `TokenIdTracking`) is a sample with the episode's advantage. Its `input_ids`,
-    `completion_mask` (1 for sampled tokens) and `old_log_probs` are exactly the record's. A thread plays the groups; a
-    free slot takes the next episode of any group. The samples of a group enter the buffer together when its last
-    episode has finished. Their version is that of the newest weights when the group's first episode began.
+    `completion_mask` (1 for sampled tokens) and `old_log_probs` are exactly the record's. A thread plays the groups, as
+    a `gym_llm.stream`. The samples of a group enter the buffer together. Their version is that of the group's oldest
+    sampled token.
 
     A masked episode gives no sample and is not in its group's baseline. See `BatchFailures` for when failures end the
     training; TRL calls `check_health` while it waits for samples.
@@ -86,10 +77,11 @@ class RolloutWorker:
     - `num_generations`, `temperature`, `top_p`, `top_k`, `min_p`, `repetition_penalty` and `chat_template_kwargs`.
     - `max_completion_length` (of a turn, as in TRL's own worker), `max_inflight_tasks` (episodes at once) and
       `request_timeout`.
-    - `max_staleness`: the worker starts a new group only if TRL can use its samples before they are stale.
+    - `max_staleness`: the worker starts a new group only if TRL can use its samples before they are stale. A group
+      waits for one that would else become stale.
 
-    A training that is resumed from a checkpoint starts with the first task again: TRL reports the position only to its
-    own worker.
+    A training that is resumed from a checkpoint starts with the same tasks again: TRL reports the position only to its
+    own worker. A `sampler` goes on from its own state.
 
     Args:
         env_id: A registered id, e.g. `"gym_llm/Arithmetic-v0"`.
@@ -108,12 +100,15 @@ class RolloutWorker:
         advantages: Computes a group's advantages from its rewards. TRL's own worker divides by the population standard
             deviation of the group; `group_advantages` by the sample standard deviation, as `GRPOTrainer` does.
         drop_equal: Leave groups whose advantages are all 0 out of the buffer.
+        sampler: Chooses the tasks by their rewards; None for all in turn, shuffled.
+        mode: What an engine in this process does with the requests under way when it gets weights; see `WeightSync`.
 
     Attributes:
-        train_dataset: The tasks in the order of their play, repeated endlessly; TRL counts epochs by it.
+        train_dataset: The tasks; TRL counts epochs by their number.
         weight_transfer: The trainer's argument of this name; None to use TRL's own.
         rollout_buffer: The queue of samples for TRL.
         metrics_queue: The queue of figures for TRL's log.
+        model_version: The version of the weights, as TRL counts.
 
     Raises:
         ValueError: If an argument is invalid, or one of the trainer's arguments is not supported.
@@ -132,19 +127,24 @@ class RolloutWorker:
         limit: int | None = None,
         advantages: Advantages = group_advantages,
         drop_equal: bool = False,
+        sampler: TaskSampler | None = None,
+        mode: UpdateMode = "recompute",
     ) -> None:
-        self._wrappers = DEFAULT_WRAPPERS if env_wrappers is None else tuple(env_wrappers)
-        if TokenIdTracking not in self._wrappers:
+        wrappers = DEFAULT_WRAPPERS if env_wrappers is None else tuple(env_wrappers)
+        if TokenIdTracking not in wrappers:
             raise ValueError("env_wrappers needs a TokenIdTracking: it collects the token ids that TRL trains on.")
         self._env = TrainedEnv(env_id, tasks=tasks, env_kwargs=env_kwargs)
-        self._plan = open_plan(self._env.factory, limit=limit, seed=args.seed)
+        plan = open_plan(self._env.factory, limit=limit, repeats=args.num_generations, seed=args.seed)
+        self._plan, self._sampler, self._mode = replace(plan, length=ENDLESS), sampler, mode
         self._args = args
         self._engine = _made(engine, args, engine_options or {})
         is_server = isinstance(self._engine, HTTPEngine)
         _check(args, self._engine)
         sampling = sampling_of(args, name="AsyncGRPOConfig", with_vllm=not isinstance(self._engine, TransformersEngine))
         self._settings = RolloutSettings(
-            seed=args.seed, sampling={**sampling, "max_output_tokens": args.max_completion_length}
+            wrappers=wrappers,
+            seed=args.seed,
+            sampling={**sampling, "max_output_tokens": args.max_completion_length},
         )
         self._advantages = advantages
         self._drop_equal = drop_equal
@@ -153,7 +153,7 @@ class RolloutWorker:
         self.rollout_buffer: queue.Queue[Any] = queue.Queue()
         self.metrics_queue: queue.Queue[dict[str, float | tuple[float, float]]] = queue.Queue(_METRICS)
         self._thread = LoopThread("gym_llm rollout worker")
-        self._version = 0
+        self.model_version = 0
         self._has_engine = False
         self._task: asyncio.Task[None] | None = None
 
@@ -183,8 +183,8 @@ class RolloutWorker:
                 self._thread.close()
 
     def update_model_version(self, model_version: int) -> None:
-        """Groups that are begun from now on have weights of this version."""
-        self._version = model_version
+        """Note that the engine has weights of this version now."""
+        self.model_version = model_version
 
     def check_health(self, stale_after_s: float) -> None:
         """Raise if the worker will deliver no more samples.
@@ -222,21 +222,36 @@ class RolloutWorker:
         return self._engine.capabilities.weights
 
     def update_weights(self, folder: str) -> None:
-        """Give the engine the weights of a folder; what is being sampled is finished with the old ones."""
-        self._thread.run(cast(WeightSync, self._engine).update_weights(folder))
+        """Give the engine the weights of a folder, whose version is the one that TRL counts to next."""
+        options = update_options(self._mode, self.model_version + 1)
+        self._thread.run(cast(WeightSync, self._engine).update_weights(folder, **options))
 
     # -- playing -------------------------------------------------------------------------------------------------------
 
     async def _begin(self) -> None:
-        a_version = _samples_per_step(self._args) * self._args.weight_sync_steps
-        self._ahead = max(1, self._args.max_staleness) * a_version
-        inflight = self._args.max_inflight_tasks  # TRL has put a number there if it was -1
-        self._concurrency = inflight if inflight > 0 else self._ahead
-        self._ready: Iterator[tuple[_Group, Job]] = iter(())
-        self._begun = self._under_way = 0
+        args = self._args
+        self._ahead = max(1, args.max_staleness) * _samples_per_step(args) * args.weight_sync_steps
+        inflight = args.max_inflight_tasks  # TRL has put a number there if it was -1
+        concurrency = inflight if inflight > 0 else self._ahead
         self._errors: list[str | None] = []
+        self._checked_at_once = max(self._ahead, concurrency, args.num_generations)
         self._failures = BatchFailures("episode")
         self._beat = time.monotonic()
+        # TRL gives other engines their weights itself: their tokens get the version that it reports.
+        engine = self._engine if self.weight_transfer and self.takes_weights else _Numbered(self._engine, self)
+        self._stream = Stream(
+            self._plan,
+            engine,
+            replace(self._settings, concurrency=concurrency, on_waiting=self._note_waiting),
+            max_staleness=None,
+            stale="keep",
+            groups_per_update=None,
+            sampler=self._sampler,
+            engines=1,
+            engine_options=None,
+            max_failures=None,
+            room=self._room,
+        )
         self._task = asyncio.create_task(self._play())
 
     async def _end(self) -> None:
@@ -247,84 +262,64 @@ class RolloutWorker:
             await self._engine.aclose()
 
     async def _play(self) -> None:
-        pool = EnvPool(self._env.factory, self._wrappers)
-        playing: set[asyncio.Task[None]] = set()
-        failed: list[BaseException] = []
-        loop, changed = asyncio.get_running_loop(), asyncio.Event()
-
-        def ended(task: asyncio.Task[None]) -> None:
-            playing.discard(task)
-            if not task.cancelled() and (error := task.exception()) is not None:
-                failed.append(error)
-            changed.set()
-
+        looking = asyncio.create_task(self._look())
         try:
-            while not failed:
-                self._beat = time.monotonic()
-                changed.clear()
-                for _ in range(min(_STARTED_AT_ONCE, self._concurrency - len(playing))):
-                    if (next_episode := self._next()) is None:
-                        break
-                    task = asyncio.create_task(self._episode(pool, *next_episode))
-                    playing.add(task)
-                    task.add_done_callback(ended)
-                    self._metric("rollout/inflight", len(playing))
-                # Room comes about without a word when TRL takes a sample. (Not `wait_for`: it can miss a cancellation.)
-                look_again = loop.call_later(_POLL_SECONDS, changed.set)
-                await changed.wait()
-                look_again.cancel()
-            raise failed[0]
+            async for group in self._stream:
+                self._hand_over(group)
         finally:
-            for task in playing:
-                task.cancel()
-            await asyncio.gather(*playing, return_exceptions=True)
-            await pool.aclose()
+            looking.cancel()
+            await self._stream.aclose()
 
-    def _next(self) -> tuple[_Group, Job] | None:
-        """The next episode; None while there is no room for a group."""
-        if (following := next(self._ready, None)) is not None:
-            return following
-        size = self._args.num_generations
-        if self._under_way * size + self.rollout_buffer.qsize() >= self._ahead:
-            return None
-        group = _Group(self._begun, self._version)
-        time_round, place = divmod(group.number, self._plan.num_tasks)
-        task = self._plan.first_task + place
-        self._ready = iter([(group, Job(task, time_round * size + member)) for member in range(size)])
-        self._begun += 1
-        self._under_way += 1
-        return next(self._ready)
+    async def _look(self) -> None:
+        """Have the stream begin groups when TRL has taken samples, which it does without a word."""
+        while True:
+            self._beat = time.monotonic()
+            self._stream.look_again()
+            await asyncio.sleep(_POLL_SECONDS)
 
-    async def _episode(self, pool: EnvPool, group: _Group, job: Job) -> None:
-        record = await pool.play(job, self._engine, self._settings)
-        group.records.append(record)
-        self._errors.append(_failure(record))
-        if len(self._errors) >= max(self._ahead, self._concurrency, self._args.num_generations):
+    def _room(self) -> int:
+        """Return how many groups TRL can use before they are stale, beside those in the buffer."""
+        return -(-max(0, self._ahead - self.rollout_buffer.qsize()) // self._args.num_generations)
+
+    def _hand_over(self, group: Group) -> None:
+        self._errors.extend(map(_failure, group))
+        if len(self._errors) >= self._checked_at_once:
             errors, self._errors = self._errors, []
             self._failures.check(errors)
-        if len(group.records) == self._args.num_generations:
-            self._under_way -= 1
-            self._hand_over(group)
-
-    def _hand_over(self, group: _Group) -> None:
-        records = sorted(group.records, key=lambda record: record["rollout_id"]["repeat_index"])
-        rewards = [record["reward"] for record in records]
-        advantages = self._advantages(rewards, len(records))
-        self._metric("episodes/failed", rewards.count(None), len(records))
+        rewards = [record["reward"] for record in group]
+        advantages = self._advantages(rewards, len(group))
+        self._metric("episodes/failed", rewards.count(None), len(group))
         if self._drop_equal and not advantages.any():
             self._metric("rollout/dropped_groups_total", 1)
             return
         deviation = float(np.std([reward for reward in rewards if reward is not None] or [0.0]))
-        for record, advantage in zip(records, advantages.tolist(), strict=True):
+        version, number = min(map(oldest_version, group)), self._stream.counts["groups"] - 1
+        for record, advantage in zip(group, advantages.tolist(), strict=True):
             if record["reward"] is not None:
-                for sample in _samples(record, advantage, group, deviation):
+                for sample in _samples(record, advantage, deviation, version=version, number=number):
                     self.rollout_buffer.put_nowait(sample)
+
+    def _note_waiting(self, counts: dict[str, int]) -> None:
+        self._metric("rollout/inflight", sum(counts.values()))
 
     def _metric(self, name: str, value: float, of: float | None = None) -> None:
         try:
             self.metrics_queue.put_nowait({name: float(value) if of is None else (float(value), float(of))})
         except queue.Full:  # TRL does not log
             pass
+
+
+class _Numbered(EngineAround):
+    """Numbers what an engine samples by the trainer's version when it was asked: later tokens may be younger."""
+
+    def __init__(self, engine: Engine, worker: RolloutWorker) -> None:
+        super().__init__(engine)
+        self._worker = worker
+
+    async def respond(self, request: Request, *, episode_id: str = "") -> ResponseDict:
+        """Answer one request; see `Engine.respond`."""
+        version = self._worker.model_version
+        return note_versions(await self.engine.respond(request, episode_id=episode_id), [(version, 0)])
 
 
 def _made(engine: str | Engine | None, args: AsyncGRPOConfig, options: dict[str, Any]) -> Engine:
@@ -378,7 +373,7 @@ def _failure(record: Rollout) -> str | None:
     return None if token_rows(record) else "Nothing was sampled: its prompt does not fit the model."
 
 
-def _samples(record: Rollout, advantage: float, group: _Group, deviation: float) -> Iterator[Any]:
+def _samples(record: Rollout, advantage: float, deviation: float, *, version: int, number: int) -> Iterator[Any]:
     from trl.experimental.async_grpo.async_rollout_worker import RolloutSample
 
     reward = cast(float, record["reward"])
@@ -393,8 +388,8 @@ def _samples(record: Rollout, advantage: float, group: _Group, deviation: float)
             completion_mask=np.array(row.loss_mask, dtype=np.int64),
             old_log_probs=np.array(row.logprobs, dtype=np.float32),
             advantage=advantage,
-            model_version=group.version,
-            group_id=group.number,
+            model_version=version,
+            group_id=number,
             metrics={"reward": reward, "reward_std": deviation, **numbers},
             enqueued_at=time.time(),
         )
