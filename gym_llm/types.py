@@ -425,7 +425,9 @@ class Rollout(TypedDict, total=False):
     traceback: str | None
     """Where in the code, if the error was not an engine's own; else None."""
     info: dict[str, Any]
-    """The last step's info. Where an agent has played, `agent`: its `model_calls`, and the `branches` they make."""
+    """The last step's info. Where an agent has played, `agent`: the number of its `model_calls`, the number of
+    `branches` that they make, and `calls`. That has `[branch, start, end]` for each call whose tokens are in the
+    trajectory, in the order of the requests: it sampled the ids from `start` to `end` of that segment."""
     trajectory: list[dict[str, Any]] | None
     """One entry per segment: `input_ids`, `loss_mask`, `logprobs`; None where the engine reports no token ids.
     With `turn_rewards` also `rewards`, and where a turn was constrained also `constrained`; see

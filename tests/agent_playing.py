@@ -82,3 +82,10 @@ async def follows(episode: AgentEpisode) -> None:
     request: Any = episode.request
     while request is not None:
         request = await episode.step(await episode.respond(request))
+
+
+def counts(record: Any) -> tuple[int, int]:
+    """The numbers of an agent's calls and of the branches that they make."""
+    agent = record["info"]["agent"]
+    assert len(agent["calls"]) <= agent["model_calls"]
+    return agent["model_calls"], agent["branches"]

@@ -110,8 +110,13 @@ class AgentRun:
         trajectory = self.session.trajectory()
         if trajectory and any(rewards[:-1]):
             add_rewards(trajectory, self.session.graph, list(zip(self._acted_after, rewards, strict=False)))
-        branches = 0 if trajectory is None else len(trajectory)
-        return EpisodeReport(trajectory, {"agent": {"model_calls": self._model.calls, "branches": branches}})
+        places = self.session.graph.homes()
+        agent = {
+            "model_calls": self._model.calls,
+            "branches": len(trajectory or ()),
+            "calls": [[branch, call.start, call.start + len(call.log_probs)] for branch, call in places],
+        }
+        return EpisodeReport(trajectory, {"agent": agent})
 
     def _missing(self) -> int:
         names = {tool.get("name") for tool in self.episode.tools}
@@ -249,13 +254,7 @@ def add_rewards(
         steps: Of each step of the environment the latest sample before it, and the reward. One without a sample of its
             own has no place.
     """
-    branches = [leaf for leaf in graph.samples if not leaf.children]
-    home: dict[int, int] = {}
-    for index, leaf in enumerate(branches):
-        sample: Sample | None = leaf
-        while sample is not None and id(sample) not in home:
-            home[id(sample)] = index
-            sample = sample.parent
+    home = {id(sample): branch for branch, sample in graph.homes()}
     for branch in trajectory:
         branch["rewards"] = [0.0] * len(branch["input_ids"])
     for sample, reward in steps:

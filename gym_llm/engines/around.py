@@ -39,9 +39,13 @@ class EngineAround(Engine):
         """The length of the model's context."""
         return self.engine.context_tokens
 
-    def count_tokens(self, request: Request) -> int | None:
-        """Return the number of tokens of a request's prompt; see `Engine.count_tokens`."""
-        return self.engine.count_tokens(request)
+    def prompt_ids(self, request: Request) -> list[int] | None:
+        """Return the ids of a request's prompt; see `Engine.prompt_ids`."""
+        return self.engine.prompt_ids(request)
+
+    def turn_text(self, ids: list[int]) -> tuple[str, bool]:
+        """Return the text of a turn's ids; see `Engine.turn_text`."""
+        return self.engine.turn_text(ids)
 
     async def end_episode(
         self, episode_id: str, *, rewards: Sequence[float] = (), failed: bool = False

@@ -102,14 +102,27 @@ class Engine(ABC):
         return None
 
     def count_tokens(self, request: Request) -> int | None:
-        """Return the number of tokens of a request's prompt; None if this engine does not make prompts.
+        """Return the number of tokens of a request's prompt; see `prompt_ids`. Called in a thread."""
+        ids = self.prompt_ids(request)
+        return None if ids is None else len(ids)
 
-        Called in a thread, once the engine is started.
+    def prompt_ids(self, request: Request) -> list[int] | None:
+        """Return the token ids of a request's prompt; None if this engine does not make prompts.
+
+        Called once the engine is started.
 
         Raises:
             EngineError: If the prompt cannot be made.
         """
         return None
+
+    def turn_text(self, ids: list[int]) -> tuple[str, bool]:
+        """Return the text of a turn's sampled ids without the one that ends turns, and whether there is one.
+
+        Raises:
+            EngineError: If this engine does not make prompts.
+        """
+        raise EngineError(f"The engine of {self.model} does not know its tokenizer.")
 
     async def score(self, ids: Sequence[int], *, top_k: int = 0, adapter: str | None = None) -> Scores:
         """Return the log probability of each token of a row, given those before it.

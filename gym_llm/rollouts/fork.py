@@ -19,6 +19,7 @@ from gym_llm.errors import CannotFork
 from gym_llm.protocols.responses.actions import with_output
 from gym_llm.protocols.responses.token_fields import without_tokens
 from gym_llm.rollouts.durable.durable_episode import EpisodeDiverged
+from gym_llm.rollouts.fork_agents import ReplayingCalls, recorded_calls
 from gym_llm.rollouts.made_by import made_by
 from gym_llm.rollouts.plan import Job, Plan, open_plan
 from gym_llm.rollouts.play import iter_records
@@ -74,6 +75,9 @@ async def fork(
     The environment is played again with the recorded answers, up to that turn. Then the engine answers. It gets the
     recorded items with their token ids, so the ids of the shared prefix are those of the record.
 
+    An agent that has played is run again: give it as `agent`. `turn` is then the number of its calls of the model that
+    are answered as recorded. The calls are found by the ids of their prompts, so the engine has to make prompts.
+
     The environment begins with the seed of the record, and tools run again. If it asks for something else than it did
     before, nothing is yielded for the record. Calls of a hook to another model are made again, and may be answered
     differently.
@@ -84,7 +88,7 @@ async def fork(
 
     Args:
         record: A record with its turns, as `rollout` yields it or `read_record` reads it.
-        turn: The number of turns that are kept, from 0; less than the record has.
+        turn: The number of turns that are kept, from 0; less than the record has (`forkable_turns`).
         n: The number of continuations.
         engine: As for `gym_llm.rollout`, like the further arguments.
         first: The number of the first fork, for more forks of the same turn.
@@ -120,15 +124,15 @@ async def play_forks(
     engine_options: dict[str, Any] | None = None,
 ) -> AsyncGenerator[Rollout, None]:
     """Play forks of records of one environment; see `fork`."""
-    if settings.workers or settings.durable or settings.agent is not None:
-        raise ValueError("Forks are played in this process, without a journal, by the model itself.")
+    if settings.workers or settings.durable:
+        raise ValueError("Forks are played in this process, without a journal.")
     if not forks:
         return
     env_id = forks[0].record["env_id"]
     plan = open_plan(env_id, env_kwargs=env_kwargs, needs_tasks=False)
     if plan.factory.scores_groups:
         raise CannotFork(f"{env_id} scores whole groups: a fork has none.")
-    turns = [_turns_to_keep(fork, env_id) for fork in forks]
+    turns = [_turns_to_keep(fork, env_id, settings) for fork in forks]
     again = Plan(plan.factory, len(forks), 1, len(forks))
     maker = await asyncio.to_thread(made_by, plan.factory, engine, engine_options, settings)
 
@@ -139,7 +143,8 @@ async def play_forks(
         if isinstance(engine, str):
             options = seeded_options(engine, engine_options, settings.seed)
             engine = await stack.enter_async_context(make_engine(engine, **options))
-        replaying = _Replaying(engine, forks, turns)
+        has_agent = settings.agent is not None
+        replaying = ReplayingCalls(engine, forks) if has_agent else _Replaying(engine, forks, turns)
         wrapped = RolloutSettings(**{**vars(settings), "wrappers": (_StepAsRecorded, *settings.env_wrappers, replay)})
         played = iter_records(again, replaying, wrapped, made_by={**maker.key, "model": engine.model})
         async for record in await stack.enter_async_context(aclosing(played)):
@@ -148,11 +153,20 @@ async def play_forks(
             yield _named(record, forks[record["rollout_id"]["task_index"]], settings.seed)
 
 
-def _turns_to_keep(fork: Fork, env_id: str) -> list[list[Item]]:
-    """Return the recorded turns that a fork begins with.
+def forkable_turns(record: Rollout) -> int:
+    """Return the number of turns that a record can be forked at: for an agent's record, of calls of the model.
 
     Raises:
-        CannotFork: If the record's turns are not those of one model that answered its environment.
+        CannotFork: If the agent's calls cannot be told apart.
+    """
+    return len(recorded_calls(record)) if "agent" in record["info"] else int(record["info"].get("turn", 0))
+
+
+def _turns_to_keep(fork: Fork, env_id: str, settings: RolloutSettings) -> list[list[Item]]:
+    """Return the recorded turns that a fork begins with; none for an agent, whose calls are kept elsewhere.
+
+    Raises:
+        CannotFork: If the record's turns are not those of one model, or of the agent.
         ValueError: If the record has no such turn.
     """
     record = fork.record
@@ -160,14 +174,19 @@ def _turns_to_keep(fork: Fork, env_id: str) -> list[list[Item]]:
         raise ValueError(f"All records are of {env_id}; got one of {record['env_id']}.")
     if "response" not in record:
         raise CannotFork("The record has no turns: its episode never began.")
-    if len(record.get("seats", ())) > 1 or "agent" in record["info"]:
-        raise CannotFork("The record is of several seats or of an agent: its turns are not those of one model.")
-    count = record["info"].get("turn", 0)
-    turns = recorded_turns(cast(Any, record["response"]), count)
-    if len(turns) != count:
+    if len(record.get("seats", ())) > 1:
+        raise CannotFork("The record is of several seats: its turns are not those of one model.")
+    of_agent = "agent" in record["info"]
+    if of_agent != (settings.agent is not None):
+        how = "give the `agent` that played it" if of_agent else "leave `agent` out"
+        raise CannotFork(f"The record is {'' if of_agent else 'not '}of an agent: {how}.")
+    count = forkable_turns(record)
+    turns: list[list[Item]] = [] if of_agent else recorded_turns(cast(Any, record["response"]), count)
+    if len(turns) != count and not of_agent:
         raise CannotFork(f"The record has {count} turns, but its items show {len(turns)}: they cannot be separated.")
     if type(fork.turn) is not int or not 0 <= fork.turn < max(count, 1):
-        raise ValueError(f"turn is the number of turns to keep, 0 to {count - 1}; got {fork.turn!r}.")
+        kind = "calls" if of_agent else "turns"
+        raise ValueError(f"turn is the number of {kind} to keep, 0 to {count - 1}; got {fork.turn!r}.")
     return turns[: fork.turn]
 
 

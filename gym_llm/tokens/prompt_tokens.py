@@ -234,6 +234,11 @@ class PromptTokens:
         """The text of ids, special tokens and all."""
         return cast(str, self._tokenizer.decode(ids, skip_special_tokens=False, clean_up_tokenization_spaces=False))
 
+    def turn_text(self, ids: list[int]) -> tuple[str, bool]:
+        """The text of a turn without the token that ends turns, and whether the turn has one."""
+        ended = bool(ids) and ids[-1] in self.stop_token_ids
+        return self.decode(ids[:-1] if ended else ids), ended
+
     @functools.cached_property
     def call_format(self) -> CallFormat | None:
         """The format of the model's calls, as far as its template shows it; see `call_format`."""

@@ -233,6 +233,16 @@ class CallGraph:
                 columns[ROUTED_EXPERTS] = leaf.experts
         return found
 
+    def homes(self) -> list[tuple[int, Sample]]:
+        """Return each sample that counts and the index of its branch in `trajectory`, in the order of the requests."""
+        found: dict[int, tuple[int, Sample]] = {}
+        for index, leaf in enumerate(leaf for leaf in self.samples if not leaf.children):
+            sample: Sample | None = leaf
+            while sample is not None and id(sample) not in found:
+                found[id(sample)] = index, sample
+                sample = sample.parent
+        return sorted(found.values(), key=lambda place: (place[1].call.index, place[1].start))
+
     def _longest(self, prompt: bytes, likely: Call | None) -> tuple[Sample | None, int]:
         """Return the longest sample that a prompt begins with, and the prompt's checksum; the likely call wins a tie.
 

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple, TypeAlias
 from gym_llm.engines import Capabilities, Engine
 from gym_llm.engines.engine_response import overflow_response, text_response
 from gym_llm.engines.prompt_ids import build_prompt, prompt_tokens
-from gym_llm.engines.sampling import sampling_arguments
+from gym_llm.engines.sampling import sampling_arguments, stop_place
 from gym_llm.errors import EngineError
 from gym_llm.tokens.prompt_tokens import History, PromptTokens
 from gym_llm.types import Request, ResponseDict
@@ -76,6 +76,14 @@ class TrainerEngine(Engine):
         """The tokens that end a turn."""
         return self._prompts.stop_token_ids
 
+    def prompt_ids(self, request: Request) -> list[int] | None:
+        """Return the ids of a request's prompt; see `Engine.prompt_ids`."""
+        return build_prompt(self._prompts, request, conversation="", model=self.model)
+
+    def turn_text(self, ids: list[int]) -> tuple[str, bool]:
+        """Return the text of a turn's ids; see `Engine.turn_text`."""
+        return self._prompts.turn_text(ids)
+
     async def respond(self, request: Request, *, episode_id: str = "") -> ResponseDict:
         """Answer one request; see `Engine.respond`. What `generate` raises masks the episode."""
         arguments = sampling_arguments(request)
@@ -93,9 +101,8 @@ class TrainerEngine(Engine):
                 f"{self.model} sampled {len(token_ids)} tokens and reported {len(log_probs)} log probabilities.",
                 failure_kind="agent_run_error",
             )
-        ended = bool(token_ids) and token_ids[-1] in self._prompts.stop_token_ids
-        text = self._prompts.decode(token_ids[:-1] if ended else token_ids)
-        if not ended and (place := _stop_place(text, arguments.get("stop"))) is not None:
+        text, ended = self.turn_text(token_ids)
+        if not ended and (place := stop_place(text, arguments.get("stop"))) is not None:
             text, stopped = text[:place], True
         return text_response(
             text,
@@ -105,9 +112,3 @@ class TrainerEngine(Engine):
             is_constrained="structured_outputs" in arguments,
             routed_experts=experts,
         )
-
-
-def _stop_place(text: str, stop: Any) -> int | None:
-    """Where the first of a request's `stop` texts begins in what was sampled; None if none does."""
-    stops = [stop] if isinstance(stop, str) else stop or ()
-    return min((place for each in stops if (place := text.find(each)) >= 0), default=None)

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gym_llm.engines.engine import Engine
-from gym_llm.rollouts.fork import Fork, play_forks
+from gym_llm.rollouts.fork import Fork, forkable_turns, play_forks
 from gym_llm.rollouts.settings import RolloutSettings, SettingOptions
 from gym_llm.types import Rollout
 
@@ -40,7 +40,8 @@ async def turn_values(
     """Estimate the value of the state before each turn of recorded episodes, from `k` forks of each.
 
     These are the Monte Carlo values of VinePPO (Kazemnejad et al. 2024, arXiv 2410.01679), for turns in place of steps
-    of reasoning. An episode of T turns costs `k * T` forks, on average of half its turns. All are played at once.
+    of reasoning. An episode of T turns costs `k * T` forks, on average of half its turns. All are played at once. The
+    turns of an agent's episode are its calls of the model.
 
     Args:
         records: Episodes of one environment. A masked one gets no values.
@@ -61,7 +62,7 @@ async def turn_values(
     """
     if type(k) is not int or k < 1:
         raise ValueError(f"k is the number of forks for each turn, 1 or more; got {k!r}.")
-    turns = [0 if record["reward"] is None else record["info"]["turn"] for record in records]
+    turns = [0 if record["reward"] is None else forkable_turns(record) for record in records]
     places = {
         (fork := Fork(record, turn, number)).job: (place, fork)
         for place, record in enumerate(records)

@@ -7,7 +7,7 @@ from typing import Any
 
 import gymnasium as gym
 import pytest
-from agent_playing import FOLLOW_UP, WEATHER, Says, follows, play
+from agent_playing import FOLLOW_UP, WEATHER, Says, counts, follows, play
 from openai import AsyncOpenAI
 from testing import function_call, message_item, response, row
 
@@ -175,7 +175,7 @@ def test_the_model_is_asked_over_http_too_and_each_token_is_kept() -> None:
 
     engine = Says()
     record = play(agent, engine, sampling={"temperature": 0.25})
-    assert record["info"]["answer"] == "four" and record["info"]["agent"] == {"model_calls": 2, "branches": 2}
+    assert record["info"]["answer"] == "four" and counts(record) == (2, 2)
     assert [request["temperature"] for request in engine.requests] == [0.25, 0.25]
     assert [sum(branch["loss_mask"]) for branch in record["trajectory"]] == [1, 1]
 

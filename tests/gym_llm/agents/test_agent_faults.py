@@ -7,7 +7,7 @@ import time
 from typing import Any
 
 import pytest
-from agent_playing import Says, play
+from agent_playing import Says, counts, play
 from openai import AsyncOpenAI
 from testing import message_item, row
 
@@ -27,7 +27,7 @@ def test_an_agent_that_raises_masks_its_episode_and_says_where() -> None:
     assert (record["outcome"], record["failure_kind"], record["error_phase"]) == ("masked", "agent_run_error", "engine")
     assert "KeyError: 'lost'" in record["error"] and "in agent" in record["traceback"]
     assert [branch["loss_mask"] for branch in record["trajectory"]] == [[0, 1]]
-    assert record["info"]["agent"] == {"model_calls": 1, "branches": 1}
+    assert counts(record) == (1, 1)
 
 
 @pytest.mark.parametrize("wrong", [3, {"no": "answer"}, [message_item("x") | {"role": "user"}], [3]])
@@ -140,7 +140,7 @@ def test_what_an_agent_asks_after_the_end_is_not_trained_on() -> None:
         await episode.respond({"input": [{"role": "user", "content": "What have you learned?"}]})
 
     record = play(remembers)
-    assert record["info"]["agent"] == {"model_calls": 1, "branches": 1} and len(record["trajectory"]) == 1
+    assert counts(record) == (1, 1) and len(record["trajectory"]) == 1
 
 
 def test_what_an_agent_is_told_after_the_end_is_not_trained_on() -> None:

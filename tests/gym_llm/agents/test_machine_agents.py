@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from agent_playing import Says, play
+from agent_playing import Says, counts, play
 from harbor_tasks import write_task
 from testing import row, wait_for
 
@@ -62,7 +62,7 @@ print(json.dumps([*shown, model("Hello?"), tool("left", number=2), os.environ["G
     record = play_inside(code)
     assert answer_of(record)[:2] == ["Which way?", "Which way?"]
     assert answer_of(record)[3:5] == ["four", "went left 2"] and len(set(answer_of(record)[5:])) == 1
-    assert record["reward"] == 1.0 and record["info"]["agent"] == {"model_calls": 1, "branches": 1}
+    assert record["reward"] == 1.0 and counts(record) == (1, 1)
     assert [branch["loss_mask"] for branch in record["trajectory"]] == [[0, 1]]
 
 

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from agent_playing import counts
 from testing import ROOT, row, wait_for
 
 import gym_llm
@@ -73,7 +74,7 @@ def test_what_a_program_prints_is_its_answer(program: Any) -> None:
     code = "import sys; print(); print('  The question', sys.stdin.read(), 'has the answer 9. ')"
     record = play(program(code))
     assert text_of(record) == "The question 4+5? has the answer 9." and record["reward"] == 1.0
-    assert record["info"]["agent"] == {"model_calls": 0, "branches": 0}
+    assert counts(record) == (0, 0)
 
 
 def test_a_program_is_told_its_task_and_where_to_ask(program: Any, monkeypatch: pytest.MonkeyPatch) -> None:
