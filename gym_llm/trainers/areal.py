@@ -11,7 +11,7 @@ from uuid import uuid4
 from weakref import WeakKeyDictionary
 
 import torch
-from areal.api.io_struct import ModelRequest, ModelResponse
+from areal.api.io_struct import ModelRequest
 from areal.api.workflow_api import RolloutWorkflow
 from areal.infra import workflow_context
 from areal.utils import stats_tracker
@@ -34,8 +34,6 @@ if TYPE_CHECKING:
     from datasets import Dataset
 
 logger = redacted_logger(__name__)
-
-_Turns = list[tuple[list[int], ModelResponse]]
 
 _ENVS: dict[str, TrainedEnv] = {}
 _POOLS: WeakKeyDictionary[asyncio.AbstractEventLoop, dict[str, EnvPool]] = WeakKeyDictionary()
@@ -107,21 +105,20 @@ class EpisodeWorkflow(RolloutWorkflow):  # type: ignore[misc]
         """
         if TASK_INDEX not in data:
             raise ValueError("This row does not say which task it is: train on EpisodeWorkflow(...).dataset().")
-        turns: _Turns = []
         job = Job(int(data[TASK_INDEX]), next(_EPISODES))
         sampling = {"temperature": self._gconfig.temperature, "top_p": self._gconfig.top_p}
         pool = _pool(self._key, self._env)
-        record = await pool.play(job, self._engine(engine, turns), RolloutSettings(sampling=sampling))
+        record = await pool.play(job, self._engine(engine), RolloutSettings(sampling=sampling))
         if record["reward"] is None:
             logger.warning("An episode of %s is masked: %s", self._env.env_id, record["error"])
             return None
         numbers = {"reward": record["reward"], "num_turns": record["info"].get("turn", 0)}
         stats_tracker.get(workflow_context.stat_scope()).scalar(**numbers)
-        rows = [_tensors(row, record["reward"], turns) for row in token_rows(record)]
+        rows = [_tensors(row, record["reward"]) for row in token_rows(record)]
         return concat_padded_tensors(rows) or None
 
-    def _engine(self, engine: InferenceEngine, turns: _Turns) -> TrainerEngine:
-        """AReaL's engine as that of one episode; notes its turns."""
+    def _engine(self, engine: InferenceEngine) -> TrainerEngine:
+        """AReaL's engine as that of one episode."""
         request_id = uuid4().hex
 
         async def generate(prompt: list[int], arguments: dict[str, Any], episode_id: str) -> Sampled:
@@ -132,9 +129,14 @@ class EpisodeWorkflow(RolloutWorkflow):  # type: ignore[misc]
             gconfig = gconfig.new(n_samples=1, max_new_tokens=longest, **asked)
             request = ModelRequest(rid=request_id, input_ids=prompt, gconfig=gconfig, tokenizer=self._tokenizer)
             response = await engine.agenerate(request)
-            turns.append((prompt, response))
             reason = response.stop_reason
-            return Sampled(response.output_tokens, response.output_logprobs, reason == "abort", reason == "stop")
+            return Sampled(
+                response.output_tokens,
+                response.output_logprobs,
+                aborted=reason == "abort",
+                stopped=reason == "stop",
+                versions=response.output_versions,
+            )
 
         return TrainerEngine(
             generate,
@@ -160,24 +162,17 @@ def _pool(key: str, env: TrainedEnv) -> EnvPool:
     return pools[key]
 
 
-def _tensors(row: TokenRow, reward: float, turns: _Turns) -> dict[str, torch.Tensor]:
+def _tensors(row: TokenRow, reward: float) -> dict[str, torch.Tensor]:
     """A row as AReaL has it, shape `(1, T)`."""
+    versions = row.weight_versions or [0] * len(row.input_ids)
     tensors = {
         "input_ids": torch.tensor(row.input_ids, dtype=torch.int32),
         "loss_mask": torch.tensor(row.loss_mask, dtype=torch.int32),
         "logprobs": torch.tensor(row.logprobs, dtype=torch.float32),
-        "versions": torch.tensor(_versions(row, turns), dtype=torch.int32),
+        "versions": torch.tensor(
+            [version if used else -1 for version, used in zip(versions, row.loss_mask, strict=True)], dtype=torch.int32
+        ),
         "attention_mask": torch.ones(len(row.input_ids), dtype=torch.bool),
         "rewards": torch.tensor(reward, dtype=torch.float32),
     }
     return {name: tensor.unsqueeze(0) for name, tensor in tensors.items()}
-
-
-def _versions(row: TokenRow, turns: _Turns) -> list[int]:
-    """The version of the weights that sampled each id, -1 where none did."""
-    versions = [-1] * len(row.input_ids)
-    for prompt, response in turns:
-        turn = [*prompt, *response.output_tokens]
-        if len(prompt) < len(turn) <= len(versions) and row.input_ids[: len(turn)] == turn:
-            versions[len(prompt) : len(turn)] = response.output_versions
-    return versions

@@ -11,6 +11,7 @@ from gym_llm.engines.prompt_ids import build_prompt, prompt_tokens
 from gym_llm.engines.sampling import sampling_arguments, stop_place
 from gym_llm.errors import EngineError
 from gym_llm.tokens.prompt_tokens import History, PromptTokens
+from gym_llm.tokens.weight_versions import runs_of
 from gym_llm.types import Request, ResponseDict
 
 
@@ -25,6 +26,7 @@ class Sampled(NamedTuple):
         stopped: Whether the trainer reports that the turn is complete, not cut off by a limit. Optional for turns that
             end with a stop token, or at a text of the request's `stop`.
         routed_experts: The experts of a mixture (`gym_llm.types.ROUTED_EXPERTS`); None without.
+        versions: The version of the weights that sampled each id; None if all are 0.
     """
 
     token_ids: list[int]
@@ -32,6 +34,7 @@ class Sampled(NamedTuple):
     aborted: bool = False
     stopped: bool = False
     routed_experts: str | None = None
+    versions: list[int] | None = None
 
 
 Generate: TypeAlias = Callable[[list[int], dict[str, Any], str], Awaitable[Sampled]]
@@ -93,7 +96,8 @@ class TrainerEngine(Engine):
             if left < 1:
                 return overflow_response(self.model, len(prompt))
             arguments["max_tokens"] = min(left, arguments["max_tokens"] or left)
-        token_ids, log_probs, aborted, stopped, experts = await self._generate(prompt, arguments, episode_id)
+        sampled = await self._generate(prompt, arguments, episode_id)
+        token_ids, log_probs, aborted, stopped, experts, versions = sampled
         token_ids = [int(token) for token in token_ids]
         log_probs = [0.0] * len(token_ids) if log_probs is None else [float(each) for each in log_probs]
         if len(log_probs) != len(token_ids):
@@ -110,5 +114,6 @@ class TrainerEngine(Engine):
             model=self.model,
             incomplete=None if (ended or stopped) and not aborted else "max_output_tokens",
             is_constrained="structured_outputs" in arguments,
+            weight_versions=None if versions is None else runs_of(versions),
             routed_experts=experts,
         )

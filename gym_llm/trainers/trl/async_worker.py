@@ -243,12 +243,7 @@ class RolloutWorker:
             self._plan,
             engine,
             replace(self._settings, concurrency=concurrency, on_waiting=self._note_waiting),
-            max_staleness=None,
-            stale="keep",
-            groups_per_update=None,
             sampler=self._sampler,
-            engines=1,
-            engine_options=None,
             max_failures=None,
             room=self._room,
         )

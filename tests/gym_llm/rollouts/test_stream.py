@@ -354,6 +354,41 @@ async def test_it_closes_while_somebody_waits_for_a_group() -> None:
             await asyncio.wait_for(one, 20)
 
 
+@pytest.mark.parametrize("sampler", [None, TaskSampler(seed=2)])
+@pytest.mark.parametrize("seed", [0, 3])
+@in_loop
+async def test_only_the_first_tasks_are_played_and_generated_ones_come_again(seed: int, sampler: Any) -> None:
+    options: Any = {"group_size": 2, "concurrency": 4, "limit": 3, "seed": seed, "sampler": sampler}
+    for env_id, tasks, first in ((ENV, TASKS, 0), ("gym_llm/Arithmetic-v0", None, seed << 32)):
+        async with gym_llm.stream(env_id, "random", tasks=tasks, **options) as groups:
+            ids = [record["rollout_id"] for _ in range(24) for record in await anext(groups)]
+        assert {each["task_index"] for each in ids} == {first, first + 1, first + 2}
+        assert len({tuple(each.values()) for each in ids}) == 48
+
+
+@in_loop
+async def test_a_consumer_with_a_queue_says_how_many_groups_it_has_room_for() -> None:
+    engine, queue = Versioned(), []
+    async with stream(engine) as base:
+        groups = Stream(base._plan, engine, base._settings, room=lambda: max(0, 3 - len(queue)))
+
+        async def take() -> None:
+            async for group in groups:
+                queue.append(group)  # noqa: PERF401 - others read the list meanwhile
+
+        taking = asyncio.create_task(take())
+        for taken in (3, 2, 3):
+            while len(queue) < 3:
+                await asyncio.sleep(0.001)
+            await asyncio.sleep(0.05)
+            assert len(queue) == 3 and len(set(engine.begun)) == 3 * groups.counts["groups"]
+            del queue[:taken]
+            groups.look_again()
+        await groups.aclose()
+        await taking
+    assert groups.counts["groups"] >= 8
+
+
 @in_loop
 async def test_an_endless_stream_of_generated_tasks_keeps_nothing_of_them() -> None:
     async with gym_llm.stream("gym_llm/Arithmetic-v0", "random", group_size=2, concurrency=4) as groups:
