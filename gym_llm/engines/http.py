@@ -9,7 +9,8 @@ from __future__ import annotations
 import asyncio
 import os
 import random
-from collections.abc import Mapping, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import asynccontextmanager, nullcontext
 from typing import TYPE_CHECKING, Any, Literal, cast, get_args
 
 import aiohttp
@@ -39,7 +40,7 @@ from gym_llm.engines.http_failures import (
 )
 from gym_llm.engines.http_reading import check_density, is_name, read_body
 from gym_llm.engines.http_scores import read_scores, score_body
-from gym_llm.engines.http_weights import ServerWeights, WeightServer
+from gym_llm.engines.http_weights import Attempt, ServerWeights, WeightServer
 from gym_llm.engines.prompt_ids import build_prompt, load_prompt_tokens
 from gym_llm.engines.routing import Router, Server, base_url
 from gym_llm.engines.sampling import wants_log_probs
@@ -298,19 +299,29 @@ class HTTPEngine(Engine):
     async def _ask_with_weights(self, body: dict[str, Any], episode_id: str) -> tuple[bytes | None, Server, Starts]:
         """See `_ask`, and `ServerWeights.answered` for the versions of the weights."""
 
-        async def send(fields: dict[str, Any]) -> tuple[bytes | None, Server]:
-            return await self._ask_in_time(dumps(fields), episode_id)
+        async def send(fields: dict[str, Any], attempt: Attempt) -> tuple[bytes | None, Server]:
+            return await self._ask_in_time(dumps(fields), episode_id, attempt)
 
         if self._weights is None:
-            return *await send(body), ()
+            return *await send(body, Attempt()), ()
         return await self._weights.answered(body, send)
 
-    async def _ask_in_time(self, body: bytes, episode_id: str) -> tuple[bytes | None, Server]:
+    @asynccontextmanager
+    async def _let_through(self, attempt: Attempt, deadline: asyncio.Timeout) -> AsyncIterator[None]:
+        """Wait for new weights, which take their own time, and keep others out."""
+        assert self._weights is not None
+        when, began = deadline.when(), asyncio.get_running_loop().time()
+        deadline.reschedule(None)
+        async with self._weights.attempt(attempt):
+            deadline.reschedule(None if when is None else when + attempt.entered - began)
+            yield
+
+    async def _ask_in_time(self, body: bytes, episode_id: str, attempt: Attempt) -> tuple[bytes | None, Server]:
         """See `_ask`; an EngineError if there is no answer in time."""
         failures: list[EngineError] = []
         try:
             async with asyncio.timeout(self.timeout) as deadline:
-                return await self._ask(body, episode_id, failures, deadline)
+                return await self._ask(body, episode_id, failures, deadline, attempt)
         except TimeoutError:
             tries = f"; {len(failures)} tries failed, the last: {failures[-1]}" if failures else ""
             kind = failures[-1].failure_kind if failures else "transport_timeout"
@@ -333,7 +344,7 @@ class HTTPEngine(Engine):
         return body, prompt
 
     async def _ask(
-        self, body: bytes, episode_id: str, failures: list[EngineError], deadline: asyncio.Timeout
+        self, body: bytes, episode_id: str, failures: list[EngineError], deadline: asyncio.Timeout, attempt: Attempt
     ) -> tuple[bytes | None, Server]:
         """The answer, None if the prompt is too long, and who gave it.
 
@@ -350,7 +361,8 @@ class HTTPEngine(Engine):
             started = loop.time()
             server.in_flight += 1
             try:
-                async with self._endpoints[server].post(body, fields) as reply:
+                gate = nullcontext() if self._weights is None else self._let_through(attempt, deadline)
+                async with gate, self._endpoints[server].post(body, fields) as reply:
                     status = reply.status
                     payload = await read_body(reply, self._most_bytes)
             except (aiohttp.ClientError, OSError) as error:
@@ -362,7 +374,7 @@ class HTTPEngine(Engine):
                 if failure.failure_kind != "transport_local_resource":  # for which no server can be blamed
                     self._failed(server, episode_id, str(failure))
             except asyncio.CancelledError:
-                seconds, when = loop.time() - started, deadline.when()
+                seconds, when = loop.time() - max(started, attempt.entered), deadline.when()
                 # Of several tries the last may have had little time.
                 if when is not None and loop.time() >= when and seconds > self.timeout / 2:
                     self._failed(server, episode_id, f"{server.base_url} gave no answer in {seconds:.3g} s", hung=True)

@@ -7,6 +7,7 @@ from typing import Any
 
 from gym_llm.engines.http_failures import parse_body
 from gym_llm.engines.http_reading import check_density
+from gym_llm.engines.sampling import INT64, turn_seed
 from gym_llm.errors import EngineError
 from gym_llm.protocols.responses.token_fields import check_tokens
 from gym_llm.utils.json_codec import dumps
@@ -22,7 +23,6 @@ _CONTINUES = frozenset(
         "repetition_penalty",
         "return_token_ids",
         "seed",
-        "skip_special_tokens",
         "stop_token_ids",
         "temperature",
         "top_k",
@@ -45,6 +45,7 @@ class CutAnswer:
     Attributes:
         body: The fields of the next request.
         ids: The ids sampled so far.
+        restarts: How often the answer began anew.
     """
 
     def __init__(self, body: dict[str, Any], decode: Callable[[list[int]], str]) -> None:
@@ -52,7 +53,8 @@ class CutAnswer:
         self.ids: list[int] = []
         self._decode = decode
         self._log_probs: dict[str, list[Any]] = {}
-        self._continues = all(name in _CONTINUES or value is None for name, value in body.items())
+        self._continues = all(value is None or value is False or name in _CONTINUES for name, value in body.items())
+        self.restarts = 0
 
     def add(self, payload: bytes) -> bool:
         """Take a server's answer into account, and return whether another request has to follow.
@@ -64,47 +66,58 @@ class CutAnswer:
         if choice is None:
             return False
         if not self._continues:
+            self.restarts += 1
             return True
-        try:
-            self._append(choice)
-        except (AttributeError, TypeError, ValueError) as error:
-            text = f"A server aborted a completion and gave invalid tokens: {error}"
-            raise EngineError(text, failure_kind="agent_run_error") from None
+        self._append(choice)
         body, done = self._whole, len(self.ids)
         self.body = {**body, "prompt": body["prompt"] + self.ids}
         if body.get("seed") is not None:
-            self.body["seed"] = body["seed"] + done  # else the same random numbers would come again
+            self.body["seed"] = turn_seed(body["seed"], "", done) % INT64  # else the same random numbers came again
         if (most := body.get("max_tokens")) is not None:
             self.body["max_tokens"] = most - done
             return bool(most > done)
         return True
 
     def joined(self, payload: bytes) -> bytes:
-        """Return the whole completion, given the server's last answer; that answer itself if it is invalid."""
+        """Return the whole completion, given the server's last answer.
+
+        Raises:
+            EngineError: If that is invalid.
+        """
         if not self.ids:
             return payload
         try:
             completion = parse_body(payload)
             choice = completion["choices"][0]
-            if choice["finish_reason"] == "abort":  # with its last token
-                choice["finish_reason"] = "length"
-            else:
-                self._append(choice)
+            finish = choice.get("finish_reason")
         except (AttributeError, LookupError, TypeError, ValueError):
-            return payload
+            raise _invalid("there is no choice") from None
+        if finish == "abort":  # with its last token
+            choice["finish_reason"] = "length"
+        else:
+            self._append(choice)
         ids = self.ids
         text = self._decode(ids[:-1] if choice.get("finish_reason") == "stop" else ids)
         completion["choices"][0] = {**choice, "token_ids": ids, "logprobs": self._log_probs, "text": text}
         return dumps(completion)
 
     def _append(self, choice: dict[str, Any]) -> None:
-        log_probs = choice.get("logprobs") or {}
-        ids = choice.get("token_ids") or []
-        check_tokens([], ids, log_probs.get("token_logprobs") or [])
+        try:
+            log_probs, ids = choice["logprobs"], choice["token_ids"]
+            if choice.get("finish_reason") == "abort" and not ids:  # before it began
+                return
+            check_tokens([], ids, log_probs["token_logprobs"])
+        except (KeyError, TypeError, ValueError) as error:
+            raise _invalid(error) from None
         self.ids = self.ids + ids
         for name, values in log_probs.items():
             if isinstance(values, list):
                 self._log_probs.setdefault(name, []).extend(values)
+
+
+def _invalid(why: object) -> EngineError:
+    text = f"A server gave a part of a completion with invalid tokens: {why}"
+    return EngineError(text, failure_kind="agent_run_error")
 
 
 def _aborted(payload: bytes) -> dict[str, Any] | None:

@@ -17,7 +17,9 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
 from typing import Any, Literal, TypeAlias
 
 import aiohttp
@@ -40,7 +42,29 @@ WeightServer: TypeAlias = Literal["vllm", "vllm-cpu", "gym_llm"]
 - `gym_llm`: `gym-llm serve-model` on a loopback address with a token.
 """
 
-Send: TypeAlias = Callable[[dict[str, Any]], Awaitable[tuple[bytes | None, Server]]]
+_CONTROL_SECONDS = 1800.0
+"""Seconds that a server may take to read weights, or to let the requests of others end."""
+_ABORT_SECONDS = 60.0
+
+
+@dataclass(slots=True)
+class Attempt:
+    """A request to a server, as `ServerWeights.attempt` lets it through.
+
+    Attributes:
+        version: The version of the weights that answer it.
+        aborts: How often the servers had aborted requests before.
+        entered: When it was let through, by the event loop's clock.
+        has_to_end: Whether new weights wait for it: it has begun anew before.
+    """
+
+    version: int = 0
+    aborts: int = 0
+    entered: float = 0.0
+    has_to_end: bool = False
+
+
+Send: TypeAlias = Callable[[dict[str, Any], Attempt], Awaitable[tuple[bytes | None, Server]]]
 """Sends a body, and returns what a server answered (None if the prompt is too long) and the server."""
 
 _RELOAD = {"vllm": "reload_weights", "vllm-cpu": "reload_weights_and_head"}
@@ -68,7 +92,7 @@ class ServerWeights:
     ) -> None:
         self.version = 0
         self._kind, self._urls, self._session, self._decode = kind, urls, session, decode
-        self._aborts = 0
+        self._aborts = self._having_to_end = 0
         self._gate = Gate()
         self._failure = ""
 
@@ -94,18 +118,35 @@ class ServerWeights:
         """
         cut = None if self._decode is None or self._kind not in _RELOAD else CutAnswer(body, self._decode)
         starts: Starts = []
+        attempt = Attempt()
         while True:
-            async with self._gate.request():
-                if self._failure:
-                    raise EngineError(self._failure)
-                aborts, done = self._aborts, 0 if cut is None else len(cut.ids)
-                starts = [*starts, (self.version, done)] if done else [(self.version, 0)]
-                payload, server = await send(body if cut is None else cut.body)
+            payload, server = await send(body if cut is None else cut.body, attempt)
+            done = 0 if cut is None else len(cut.ids)
+            starts = [*starts, (attempt.version, done)] if done else [(attempt.version, 0)]
             if cut is None or payload is None:
                 return payload, server, starts if self._kind in _RELOAD else []
             # An answer that another client aborted is incomplete: that client could abort it again without end.
-            if aborts == self._aborts or not cut.add(payload):
+            if attempt.aborts == self._aborts or not cut.add(payload):
                 return cut.joined(payload), server, starts
+            attempt.has_to_end = cut.restarts > 0
+
+    @asynccontextmanager
+    async def attempt(self, attempt: Attempt) -> AsyncIterator[None]:
+        """Let one request through, when no weights are being replaced.
+
+        Raises:
+            EngineError: If a server may have half of new weights.
+        """
+        async with self._gate.request():
+            if self._failure:
+                raise EngineError(self._failure)
+            attempt.version, attempt.aborts = self.version, self._aborts
+            attempt.entered = asyncio.get_running_loop().time()
+            self._having_to_end += attempt.has_to_end
+            try:
+                yield
+            finally:
+                self._having_to_end -= attempt.has_to_end
 
     async def update(self, weights: Weights, mode: UpdateMode, version: int | None) -> None:
         """Replace the weights of all servers; see `WeightSync.update_weights`."""
@@ -131,8 +172,14 @@ class ServerWeights:
             await to_its_end(self._update(folder, mode, check_update(mode, version, self.version)))
 
     async def _abort(self) -> None:
+        if self._having_to_end:
+            return
         self._aborts += 1
-        await self._of_all(*(self._pause(url.parent, "abort") for url in self._urls))
+        try:
+            await all_of(*(self._pause(url.parent, "abort") for url in self._urls))
+        except BaseException:
+            await asyncio.gather(*(self._resume(url.parent) for url in self._urls), return_exceptions=True)
+            raise
 
     async def sleep(self, level: int) -> None:
         """Let requests end, and hold new ones back; see `WeightSync.sleep`."""
@@ -151,35 +198,44 @@ class ServerWeights:
             updates = [self._reload(url.parent, folder) for url in self._urls]
         else:
             updates = [self._ask("POST", url / "weights", body) for url in self._urls]
-        await self._of_all(*updates)
-        self._failure, self.version = "", version
-
-    async def _of_all(self, *work: Awaitable[Any]) -> None:
         try:
-            await all_of(*work)
+            await all_of(*updates)
         except BaseException as failure:
             if self._kind in _RELOAD:
                 self._failure = f"A server may have half of new weights and stays paused: update them again. {failure}"
             raise
+        self._failure, self.version = "", version
 
     async def _reload(self, root: URL, folder: str) -> None:
         await self._pause(root, "wait")
         call = {"method": _RELOAD[self._kind], "kwargs": {"weights_path": folder}}
         await self._ask("POST", root / "collective_rpc", call)
-        await self._ask("POST", root / "resume")
+        await self._resume(root)
 
     async def _pause(self, root: URL, mode: str) -> None:
-        await self._ask("POST", (root / "pause").with_query(mode=mode, clear_cache="true"))
+        seconds = _ABORT_SECONDS if mode == "abort" else _CONTROL_SECONDS
+        await self._ask("POST", (root / "pause").with_query(mode=mode, clear_cache="true"), seconds=seconds)
+
+    async def _resume(self, root: URL) -> None:
+        await self._ask("POST", root / "resume", seconds=_ABORT_SECONDS)
 
     async def _state(self, url: URL) -> dict[str, Any]:
         """Return what a server that takes weights says of them."""
         return await self._ask("GET", url.parent / "is_paused" if self._kind in _RELOAD else url / "weights")
 
-    async def _ask(self, method: str, url: URL, body: dict[str, Any] | None = None) -> dict[str, Any]:
+    async def _ask(
+        self, method: str, url: URL, body: dict[str, Any] | None = None, *, seconds: float = _CONTROL_SECONDS
+    ) -> dict[str, Any]:
         data = None if body is None else dumps(body)
         try:
-            async with self._session.request(method, url, data=data, allow_redirects=False) as reply:
+            async with (
+                asyncio.timeout(seconds),
+                self._session.request(method, url, data=data, allow_redirects=False) as reply,
+            ):
                 payload = await reply.read()
+        except TimeoutError:
+            text = redact(f"{url} did not answer within {seconds:g} s.")
+            raise EngineError(text, failure_kind="transport_timeout") from None
         except (aiohttp.ClientError, OSError) as error:
             raise EngineError(redact(f"{url} {failure_clause(error)}."), failure_kind=kind_of(error)) from None
         if reply.status != 200:

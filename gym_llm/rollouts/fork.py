@@ -26,7 +26,9 @@ from gym_llm.rollouts.play import iter_records
 from gym_llm.rollouts.recorded_task import row_of
 from gym_llm.rollouts.settings import RolloutSettings, SettingOptions
 from gym_llm.types import ForkedFrom, Item, Request, ResponseDict, Rollout
+from gym_llm.utils.secrets import redacted_logger
 
+logger = redacted_logger(__name__)
 _KEPT: Final = ("task_key", "task_sha256", "task_source", "dataset")
 _FORKS = 1 << 40  # repeat indexes from here on are those of forks: no run has as many repeats
 
@@ -122,8 +124,12 @@ async def play_forks(
     *,
     env_kwargs: dict[str, Any] | None = None,
     engine_options: dict[str, Any] | None = None,
+    strict: bool = True,
 ) -> AsyncGenerator[Rollout, None]:
-    """Play forks of records of one environment; see `fork`."""
+    """Play forks of records of one environment; see `fork`.
+
+    Without `strict`, a fork that cannot be played again as recorded is left out, with a warning.
+    """
     if settings.workers or settings.durable:
         raise ValueError("Forks are played in this process, without a journal.")
     if not forks:
@@ -148,9 +154,13 @@ async def play_forks(
         wrapped = RolloutSettings(**{**vars(settings), "wrappers": (_StepAsRecorded, *settings.env_wrappers, replay)})
         played = iter_records(again, replaying, wrapped, made_by={**maker.key, "model": engine.model})
         async for record in await stack.enter_async_context(aclosing(played)):
-            if replaying.diverged is not None:
-                raise CannotFork(replaying.diverged)
-            yield _named(record, forks[record["rollout_id"]["task_index"]], settings.seed)
+            place = record["rollout_id"]["task_index"]
+            if (text := replaying.diverged.get(place)) is None:
+                yield _named(record, forks[place], settings.seed)
+            elif strict:
+                raise CannotFork(text)
+            else:
+                logger.warning("%s Turn %d has one fork less.", text, forks[place].turn + 1)
 
 
 def forkable_turns(record: Rollout) -> int:
@@ -244,14 +254,14 @@ class _Replaying(EngineAround):
     """Answers the first turns of each fork from its record, and has the engine answer the others.
 
     Attributes:
-        diverged: Says which episode asked for something else than before; None if all went as recorded.
+        diverged: Which episode asked for something else than before, by the fork's place.
     """
 
     def __init__(self, engine: Engine, forks: Sequence[Fork], turns: Sequence[list[list[Item]]]) -> None:
         super().__init__(engine)
         self._forks, self._turns = forks, turns
         self._answered = [0] * len(forks)
-        self.diverged: str | None = None
+        self.diverged: dict[int, str] = {}
 
     async def respond(self, request: Request, *, episode_id: str = "") -> ResponseDict:
         """Answer one request; see `Engine.respond`."""
@@ -259,7 +269,7 @@ class _Replaying(EngineAround):
         fork, number = self._forks[place], self._answered[place]
         self._answered[place] += 1
         if number <= fork.turn:
-            self._check(request, fork, number, self._turns[place])
+            self._check(request, place, number)
         if number >= fork.turn:
             return await self.engine.respond(request, episode_id=fork.job.episode_id)
         recorded = fork.record["response"]
@@ -281,9 +291,9 @@ class _Replaying(EngineAround):
         self._answered[place] = 0  # it may be played again
         return await self.engine.end_episode(self._forks[place].job.episode_id, rewards=rewards, failed=failed)
 
-    def _check(self, request: Request, fork: Fork, number: int, turns: list[list[Item]]) -> None:
+    def _check(self, request: Request, place: int, number: int) -> None:
         """Compare a request with the record up to its turn."""
-        record = fork.record
+        record, turns = self._forks[place].record, self._turns[place]
         params, items = record["responses_create_params"], record["response"]["output"]
         first = params["input"]
         shown = [{"role": "user", "content": first}] if isinstance(first, str) else first
@@ -294,10 +304,10 @@ class _Replaying(EngineAround):
             or [item for item in asked[len(shown) :] if is_environments(item)] != said
         ):
             job = Job(**record["rollout_id"])
-            self.diverged = (
+            self.diverged[place] = (
                 f"Episode {job.episode_id} is not deterministic: its turn {number + 1} begins with other items."
             )
-            raise EpisodeDiverged(self.diverged)
+            raise EpisodeDiverged(self.diverged[place])
 
 
 def _environments(items: list[Item], count: int) -> list[Item]:

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol, cast
 
 from gym_llm.engines.around import EngineAround, conversation_of
 from gym_llm.engines.engine import Engine, EpisodeReport
-from gym_llm.engines.engine_response import text_response
+from gym_llm.engines.engine_response import REPLAYED, text_response
 from gym_llm.engines.sampling import stop_place
 from gym_llm.errors import CannotFork
 from gym_llm.rollouts.durable.durable_episode import EpisodeDiverged
@@ -69,14 +69,15 @@ def recorded_calls(record: Rollout) -> list[RecordedCall]:
 class ReplayingCalls(EngineAround):
     """Answers the first calls of each fork's agent from its record, and has the engine answer the others.
 
-    A call is found by the token ids of its prompt. An agent may make several calls at once, in any order.
+    A call is found by the token ids of its prompt. An agent may make several calls at once, in any order. The engine
+    answers a call that is not among them: the record has no tokens of it, for example because its prompt did not fit.
 
     Args:
         engine: A started engine that makes prompts.
         forks: The forks, by the task index of their episodes.
 
     Attributes:
-        diverged: Says which agent asked for something else than before; None if all went as recorded.
+        diverged: Why a fork's agent did not do what it did before, by the fork's place.
     """
 
     def __init__(self, engine: Engine, forks: Sequence[AgentFork]) -> None:
@@ -84,8 +85,7 @@ class ReplayingCalls(EngineAround):
         self._forks = forks
         self._calls = [recorded_calls(fork.record) for fork in forks]
         self._left: dict[int, list[RecordedCall]] = {}
-        self._goes_on: set[int] = set()  # places of the forks whose engine has been asked
-        self.diverged: str | None = None
+        self.diverged: dict[int, str] = {}
 
     async def respond(self, request: Request, *, episode_id: str = "") -> ResponseDict:
         """Answer one request; see `Engine.respond`."""
@@ -96,18 +96,11 @@ class ReplayingCalls(EngineAround):
         if left:
             prompt = self.prompt_ids(request)
             if prompt is None:
-                raise self._diverged(
-                    f"The engine of {self.model} makes no prompts, by which an agent's calls are found."
-                )
+                self.diverged[place] = f"The engine of {self.model} makes no prompts, which say which call is which."
+                raise EpisodeDiverged(self.diverged[place])
             if (call := next((call for call in left if call.answers(prompt)), None)) is not None:
                 left.remove(call)
                 return self._answer(call, request)
-            later = self._calls[place][fork.turn :]
-            if place not in self._goes_on and not any(call.answers(prompt) for call in later):
-                raise self._diverged(
-                    f"The agent of episode {_name(fork)} is not deterministic: it asks something else."
-                )
-        self._goes_on.add(place)
         return await self.engine.respond(request, episode_id=fork.job.episode_id + episode_id[len(episode) :])
 
     async def end_episode(
@@ -116,14 +109,12 @@ class ReplayingCalls(EngineAround):
         """Let go of an episode; see `Engine.end_episode`."""
         place = int(episode_id.partition("-")[0])
         fork = self._forks[place]
-        self._goes_on.discard(place)
-        if self._left.pop(place, self._calls[place][: fork.turn]) and not failed:
-            self._diverged(f"The agent of episode {_name(fork)} is not deterministic: it makes fewer calls.")
+        if (left := self._left.pop(place, self._calls[place][: fork.turn])) and not failed:
+            name = Job(**fork.record["rollout_id"]).episode_id
+            self.diverged[place] = (
+                f"The agent of episode {name} is not deterministic: of its first {fork.turn} calls, {len(left)} differ."
+            )
         return await self.engine.end_episode(fork.job.episode_id, rewards=rewards, failed=failed)
-
-    def _diverged(self, text: str) -> EpisodeDiverged:
-        self.diverged = text
-        return EpisodeDiverged(text)
 
     def _answer(self, call: RecordedCall, request: Request) -> ResponseDict:
         ids, log_probs = call.sampled("input_ids"), call.sampled("logprobs")
@@ -138,8 +129,4 @@ class ReplayingCalls(EngineAround):
             is_constrained=any(call.sampled("constrained")),
             weight_versions=runs_of(call.sampled("weight_versions")),
         )
-        return {**response, "usage": None}
-
-
-def _name(fork: AgentFork) -> str:
-    return Job(**fork.record["rollout_id"]).episode_id
+        return cast(ResponseDict, {**response, REPLAYED: True})

@@ -179,7 +179,7 @@ class Stream:
             if self._stale == "wait":
                 assert self._max_staleness is not None and self._groups_per_update is not None
                 lead, size = self._max_staleness + 1 - begun, self._groups_per_update
-                self._jobs.limit = lambda: (self.weight_version + lead) * size
+                self._jobs.limit, self._jobs.in_time = lambda: (self.weight_version + lead) * size, True
             if self._stale == "cancel":
                 assert self._max_staleness is not None
                 around = partial(CancellingEngine, max_staleness=self._max_staleness)

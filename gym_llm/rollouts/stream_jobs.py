@@ -23,14 +23,16 @@ class StreamJobs(Iterator[Job]):
     """The episodes of a stream, group by group, without end.
 
     Attributes:
-        limit: Returns how many groups may have begun; None for any number. With a limit of n, a group that begins is
-            among the first n that are delivered.
+        limit: Returns how many groups may have begun; None for any number.
+        in_time: Whether a group that begins with a limit of n is among the first n that are delivered: others wait for
+            it.
         on_change: Called when there may be jobs again: `schedule` asks for them.
         delivered: The number of groups that `take` has returned.
     """
 
     def __init__(self, plan: Plan, seed: int, sampler: TaskSampler | None) -> None:
         self.limit: Callable[[], int] | None = None
+        self.in_time = False
         self.on_change: Callable[[], None] = lambda: None
         self.delivered = 0
         self._wanted = 0  # groups that may begin whatever the limit is: the consumer waits for the last of them
@@ -48,7 +50,7 @@ class StreamJobs(Iterator[Job]):
         self._ready: deque[Job] = deque()
         self._playing: dict[GroupKey, Group] = {}
         self._complete: deque[tuple[GroupKey, Group]] = deque()
-        self._due: dict[GroupKey, int] = {}  # with a limit: before how many others a group has to be delivered
+        self._due: dict[GroupKey, int] = {}  # if `in_time`: before how many others a group has to be delivered
 
     def __next__(self) -> Job:
         if not self._ready:
@@ -58,7 +60,7 @@ class StreamJobs(Iterator[Job]):
                 raise StopIteration
             task, group = self._next_group() if self._draws is None else self._draws.next()
             self._begun += 1
-            if limit is not None:
+            if limit is not None and self.in_time:
                 self._due[task, group] = limit
             self._playing[task, group] = []
             self._ready.extend(Job(task, group * self._size + number) for number in range(self._size))

@@ -7,6 +7,7 @@ import random
 import threading
 import time
 from collections import Counter
+from types import SimpleNamespace
 
 import gymnasium as gym
 import pytest
@@ -20,7 +21,9 @@ os.environ["TRL_EXPERIMENTAL_SILENCE"] = "1"
 from transformers import TrainerCallback
 from trl.experimental.async_grpo import AsyncGRPOConfig
 
+from gym_llm.agents import AgentEngine
 from gym_llm.core.task_sampler import TaskSampler
+from gym_llm.engines.around import conversation_of
 from gym_llm.errors import EngineError
 from gym_llm.rollouts import stream
 from gym_llm.trainers.shared.advantages import group_advantages
@@ -52,7 +55,7 @@ class Talker(RandomModel):
         self.fails, self.asked = fails, Counter()
 
     async def __call__(self, prompt, arguments, episode_id):
-        task, repeat = map(int, episode_id.split("-"))
+        task, repeat = map(int, conversation_of(episode_id).split("-"))
         self.asked[episode_id] += 1
         if self.fails(repeat, self.asked[episode_id]):
             raise EngineError("The model is away.", failure_kind="agent_run_error")
@@ -210,12 +213,12 @@ def test_a_thousand_random_episodes_reach_the_trainers_batch_exactly(tmp_path, r
 
 def test_masked_members_change_nothing(tmp_path, stopping):
     def samples(size, fails):
-        args = arguments(tmp_path, num_generations=size, max_staleness=10)
+        args = arguments(tmp_path, num_generations=size, max_staleness=30)
         tasks = random_talk.tasks(100)
         worker = RolloutWorker("trl_async_tests/LongTalk-v0", args, engine=talker(fails), tasks=tasks)
         stopping.append(worker)
         worker.start()
-        until(lambda: {sample.group_id for sample in waiting(worker)} >= set(range(10)))
+        until(lambda: {sample.group_id for sample in waiting(worker)} >= set(range(16)))
         worker.stop()
         by_task = {}
         for sample in waiting(worker):
@@ -225,7 +228,7 @@ def test_masked_members_change_nothing(tmp_path, stopping):
     with_masked = samples(4, lambda repeat, turn: repeat % 4 == 3)
     without = samples(3, lambda repeat, turn: False)
     both = with_masked.keys() & without.keys()
-    assert len(both) >= 10
+    assert len(both) >= 8
     assert all(with_masked[task] == without[task] for task in both)
 
 
@@ -376,6 +379,65 @@ def test_trl_counts_the_version_of_a_groups_oldest_token(tmp_path, stopping):
     assert mixed and len({sample.model_version for sample in samples}) > 3
 
 
+def test_one_slow_episode_holds_no_other_group_back(tmp_path, stopping):
+    engine, slow = talker(), threading.Event()
+    respond = engine.respond
+
+    async def waits(request, *, episode_id=""):
+        if not slow.is_set():
+            slow.set()
+            await asyncio.sleep(60)
+        return await respond(request, episode_id=episode_id)
+
+    engine.respond = waits
+    args, tasks = arguments(tmp_path, max_staleness=1), random_talk.tasks(9)
+    worker = RolloutWorker("trl_async_tests/LongTalk-v0", args, engine=engine, tasks=tasks)
+    stopping.append(worker)
+    worker.start()
+    for _ in range(200):
+        worker.rollout_buffer.get(timeout=20)
+    assert slow.is_set()
+
+
+def test_an_agents_samples_have_the_version_of_its_episodes_beginning(tmp_path, stopping):
+    async def twice(episode):
+        for _ in range(2):
+            answer = await episode.respond({"input": episode.request["input"]})
+        return {"output": answer["output"]}
+
+    engine = AgentEngine(agent=twice, engine=talker())
+    worker = RolloutWorker(random_talk.ENV_ID, arguments(tmp_path), engine=engine, tasks=random_talk.tasks(5))
+    stopping.append(worker)
+    worker.start()
+    versions = set()
+    for version in range(1, 20):
+        worker.update_model_version(version)
+        versions |= {worker.rollout_buffer.get(timeout=20).model_version for _ in range(100)}
+    assert len(versions) > 3, versions
+
+
+def test_masked_episodes_do_not_age_their_group(tmp_path):
+    worker = RolloutWorker(ARITHMETIC, arguments(tmp_path), engine=talker(), mode="keep")
+    worker._errors, worker._checked_at_once, worker._stream = [], 99, SimpleNamespace(counts=Counter(groups=1))
+    request = {"input": [{"role": "user", "content": "Hi"}]}
+    group = [
+        {
+            "reward": reward,
+            "error": None,
+            "info": {},
+            "truncated": False,
+            "trajectory": [
+                {"input_ids": [1, 2], "loss_mask": [0, 1], "logprobs": [0.0, -1.0], "weight_versions": [0, old]}
+            ],
+            "responses_create_params": request,
+            "response": {"output": []},
+        }
+        for reward, old in ((1.0, 9), (0.0, 8), (None, 2))
+    ]
+    worker._hand_over(group)
+    assert {sample.model_version for sample in waiting(worker)} == {8}
+
+
 def test_a_sampler_draws_among_the_tasks_of_the_dataset(tmp_path, stopping):
     sampler = TaskSampler(share=0.01, discount=1, seed=1)
     args = arguments(tmp_path, max_staleness=100)
@@ -392,6 +454,15 @@ def test_a_sampler_draws_among_the_tasks_of_the_dataset(tmp_path, stopping):
     assert all(0 < record["info"]["task_probability"] < 1 for record in handed)
     assert len({tuple(record["rollout_id"].values()) for record in handed}) == len(handed)
     assert len({round(sampler.probability(task), 6) for task in range(5)}) > 1
+
+
+def test_groups_that_are_scored_together_are_played_whole(tmp_path, stopping):
+    options = {"engine": talker(), "env_kwargs": {"judge": "random"}}
+    worker = RolloutWorker("gym_llm/GenRMCompare-v0", arguments(tmp_path), **options)
+    stopping.append(worker)
+    worker.start()
+    until(lambda: {sample.group_id for sample in waiting(worker)} >= {0, 1})
+    worker.check_health(300)
 
 
 def test_groups_of_equal_rewards_can_be_left_out(tmp_path, stopping):
@@ -467,6 +538,7 @@ def test_a_server_is_asked_for_token_ids_and_trl_gives_it_its_weights(tmp_path, 
     [
         ({"token_budget": None}, {}, "needs token_budget"),
         ({"temperature": 0.5}, {}, "temperature=0.5"),
+        ({}, {"mode": "now"}, "mode is wait, keep or recompute"),
         ({"top_k": 5}, {}, "top_k=5"),
         ({"max_tool_calling_iterations": 3}, {}, "max_turns"),
         ({}, {"engine": "constant:hello"}, "or another with weights"),

@@ -60,7 +60,7 @@ class TrainedEnv:
         Raises:
             ValueError: If a task shows images or files or nothing at all, or a number makes no sense.
         """
-        plan = open_plan(self.factory, limit=limit, seed=seed)
+        plan = open_plan(self.factory, limit=limit, repeats=2, seed=seed)  # as in a group: the trainer repeats them
         rows = []
         for index in range(plan.first_task, plan.first_task + plan.num_tasks):
             request = self.factory.tasks[index].request  # type: ignore[index]

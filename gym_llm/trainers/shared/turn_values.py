@@ -19,7 +19,8 @@ class TurnValues(NamedTuple):
     """The values of an episode's turns.
 
     Attributes:
-        values: Of each turn: the mean reward of the forks that begin before it. None if no fork is scored.
+        values: Of each turn: the mean reward of the forks that begin before it. None if no fork is scored. A fork of an
+            episode that does not repeat itself is left out, with a warning.
         forks: The records of all forks, by turn and number. They can be trained on, too.
     """
 
@@ -74,7 +75,7 @@ async def turn_values(
         raise ValueError("Two of the records are of the same episode.")
     found: list[list[list[Rollout]]] = [[[] for _ in range(count)] for count in turns]
     options: dict[str, Any] = {"env_kwargs": env_kwargs, "engine_options": engine_options}
-    playing = play_forks(forks, engine, RolloutSettings.of(settings, **more), **options)
+    playing = play_forks(forks, engine, RolloutSettings.of(settings, **more), strict=False, **options)
     async with aclosing(playing) as played:
         async for record in played:
             ids = record["rollout_id"]

@@ -15,11 +15,10 @@ from numpy.typing import NDArray
 from gym_llm.concurrency.loop_thread import LoopThread
 from gym_llm.core.task_sampler import TaskSampler
 from gym_llm.engines import Engine, WeightSync, make_engine
-from gym_llm.engines.around import EngineAround
 from gym_llm.engines.http import HTTPEngine
 from gym_llm.engines.transformers import TransformersEngine
 from gym_llm.engines.vllm import VLLMEngine
-from gym_llm.engines.weights import UpdateMode, update_options
+from gym_llm.engines.weights import UpdateMode, check_update, update_options
 from gym_llm.protocols.chat.chat_messages import messages_of
 from gym_llm.protocols.chat.requests import request_to_chat
 from gym_llm.rollouts.factory import Wrap
@@ -29,14 +28,14 @@ from gym_llm.rollouts.settings import DEFAULT_WRAPPERS, RolloutSettings
 from gym_llm.rollouts.staleness import oldest_version
 from gym_llm.rollouts.stream import Stream
 from gym_llm.rollouts.stream_jobs import ENDLESS
-from gym_llm.tokens.weight_versions import note_versions
 from gym_llm.trainers.shared.advantages import Rewards, group_advantages
 from gym_llm.trainers.shared.batch_failures import BatchFailures
 from gym_llm.trainers.shared.token_rows import token_rows
 from gym_llm.trainers.shared.trainer_tasks import TrainedEnv
+from gym_llm.trainers.trl.numbered_engine import NumberedEngine
 from gym_llm.trainers.trl.sampling_options import episode_numbers, sampling_of
 from gym_llm.trainers.trl.weight_transfer import WeightTransfer
-from gym_llm.types import Request, ResponseDict, Rollout, Row
+from gym_llm.types import Rollout, Row
 from gym_llm.wrappers import TokenIdTracking
 
 if TYPE_CHECKING:
@@ -77,8 +76,7 @@ class RolloutWorker:
     - `num_generations`, `temperature`, `top_p`, `top_k`, `min_p`, `repetition_penalty` and `chat_template_kwargs`.
     - `max_completion_length` (of a turn, as in TRL's own worker), `max_inflight_tasks` (episodes at once) and
       `request_timeout`.
-    - `max_staleness`: the worker starts a new group only if TRL can use its samples before they are stale. A group
-      waits for one that would else become stale.
+    - `max_staleness`: the worker starts a new group only if TRL can use its samples before they are stale.
 
     A training that is resumed from a checkpoint starts with the same tasks again: TRL reports the position only to its
     own worker. A `sampler` goes on from its own state.
@@ -130,6 +128,7 @@ class RolloutWorker:
         sampler: TaskSampler | None = None,
         mode: UpdateMode = "recompute",
     ) -> None:
+        check_update(mode, None, 0)
         wrappers = DEFAULT_WRAPPERS if env_wrappers is None else tuple(env_wrappers)
         if TokenIdTracking not in wrappers:
             raise ValueError("env_wrappers needs a TokenIdTracking: it collects the token ids that TRL trains on.")
@@ -238,7 +237,11 @@ class RolloutWorker:
         self._failures = BatchFailures("episode")
         self._beat = time.monotonic()
         # TRL gives other engines their weights itself: their tokens get the version that it reports.
-        engine = self._engine if self.weight_transfer and self.takes_weights else _Numbered(self._engine, self)
+        engine = (
+            self._engine
+            if self.weight_transfer and self.takes_weights
+            else NumberedEngine(self._engine, lambda: self.model_version)
+        )
         self._stream = Stream(
             self._plan,
             engine,
@@ -288,7 +291,8 @@ class RolloutWorker:
             self._metric("rollout/dropped_groups_total", 1)
             return
         deviation = float(np.std([reward for reward in rewards if reward is not None] or [0.0]))
-        version, number = min(map(oldest_version, group)), self._stream.counts["groups"] - 1
+        version = min((oldest_version(record) for record in group if record["reward"] is not None), default=0)
+        number = self._stream.counts["groups"] - 1
         for record, advantage in zip(group, advantages.tolist(), strict=True):
             if record["reward"] is not None:
                 for sample in _samples(record, advantage, deviation, version=version, number=number):
@@ -302,19 +306,6 @@ class RolloutWorker:
             self.metrics_queue.put_nowait({name: float(value) if of is None else (float(value), float(of))})
         except queue.Full:  # TRL does not log
             pass
-
-
-class _Numbered(EngineAround):
-    """Numbers what an engine samples by the trainer's version when it was asked: later tokens may be younger."""
-
-    def __init__(self, engine: Engine, worker: RolloutWorker) -> None:
-        super().__init__(engine)
-        self._worker = worker
-
-    async def respond(self, request: Request, *, episode_id: str = "") -> ResponseDict:
-        """Answer one request; see `Engine.respond`."""
-        version = self._worker.model_version
-        return note_versions(await self.engine.respond(request, episode_id=episode_id), [(version, 0)])
 
 
 def _made(engine: str | Engine | None, args: AsyncGRPOConfig, options: dict[str, Any]) -> Engine:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from importlib import resources
@@ -27,7 +28,7 @@ class Aborting:
         self.changed = changed
         self.bodies: list[dict[str, Any]] = []
         self.calls: list[str] = []
-        self.version = 0
+        self.version = self.aborted = 0
         self.aborts = asyncio.Event()
         self.goes_on = asyncio.Event()
         self.goes_on.set()
@@ -36,6 +37,8 @@ class Aborting:
     async def completions(self, request: web.Request) -> web.Response:
         body = await request.json()
         self.bodies.append(body)
+        if len(self.bodies) <= self.changed.get("busy", 0):
+            return web.json_response({"error": "busy"}, status=429, headers={"Retry-After": "2"})
         self.start = self.start or len(body["prompt"])
         place, ids, finish = len(body["prompt"]) - self.start, [], "length"
         aborts = self.aborts
@@ -53,6 +56,9 @@ class Aborting:
         }
         if finish == "abort":
             choice.update(self.changed.get("cut", {}))
+        elif self.aborted:
+            choice.update(self.changed.get("last", {}))
+        self.aborted += finish == "abort"
         return web.json_response({"choices": [choice]})
 
     async def pause(self, request: web.Request) -> web.Response:
@@ -101,8 +107,8 @@ class Aborting:
 async def updated(engine: Any, server: Aborting, request: Any = REQUEST, *, after: int = 1, times: int = 1) -> Any:
     """The answer to a request in the midst of which the weights change."""
     asked = asyncio.create_task(engine.respond(request, episode_id="0-0"))
-    for time in range(times):
-        while len(server.bodies) < after + time:
+    for number in range(times):
+        while len(server.bodies) < after + number:
             await asyncio.sleep(0.001)
         await asyncio.sleep(0.03)
         await engine.update_weights(POCKET, mode="recompute")
@@ -179,19 +185,67 @@ async def test_what_is_invalid_of_a_cut_answer_fails_alone(cut: dict[str, Any]) 
         assert (await engine.respond(REQUEST))["output"][-1]["generation_weight_versions"] == [[1, 60]]
 
 
+@pytest.mark.parametrize(
+    "last",
+    [
+        {"token_ids": None, "logprobs": None},
+        {"token_ids": [5, 6], "logprobs": {"token_logprobs": [-1.0]}},
+        {"logprobs": None},
+        {"token_ids": "5"},
+    ],
+)
 @in_loop
-async def test_a_server_that_cannot_abort_is_not_asked_until_it_has_weights() -> None:
+async def test_what_is_invalid_of_a_last_part_loses_no_token_silently(last: dict[str, Any]) -> None:
+    server = Aborting(last=last)
+    async with server.engine() as engine:
+        with pytest.raises(EngineError, match="invalid tokens"):
+            await updated(engine, server)
+
+
+@in_loop
+async def test_a_last_part_need_not_say_why_it_ends() -> None:
+    server = Aborting(last={"finish_reason": None})
+    async with server.engine() as engine:
+        item = (await updated(engine, server, {**REQUEST, "seed": (1 << 63) - 1}))["output"][-1]
+        assert len(item["generation_token_ids"]) == 60 and len(item["generation_weight_versions"]) == 2
+        assert all(0 <= body["seed"] < 1 << 63 for body in server.bodies)
+
+
+@in_loop
+async def test_a_server_that_cannot_abort_goes_on_with_its_weights() -> None:
     server = Aborting(no_pause=True)
     async with server.engine() as engine:
         asked = asyncio.create_task(engine.respond(REQUEST))
         await asyncio.sleep(0.05)
         with pytest.raises(EngineError, match="answered 500"):
             await engine.update_weights(POCKET, mode="recompute")
-        assert (await asked)["output"]
-        with pytest.raises(EngineError, match="update them again"):
-            await engine.respond(REQUEST)
-        await engine.update_weights(POCKET)
-        assert (await engine.respond(REQUEST))["output"]
+        assert server.calls == ["pause abort", "resume"] and engine.weight_version == 0
+        for answer in (await asked, await engine.respond(REQUEST)):
+            assert "generation_weight_versions" not in answer["output"][-1]
+
+
+@in_loop
+async def test_an_answer_begins_anew_only_once_and_weights_then_wait_for_it() -> None:
+    server = Aborting()
+    async with server.engine(extra_body={"stop": ["x"]}) as engine:
+        asked = asyncio.create_task(engine.respond(REQUEST))
+        for _ in range(6):
+            await asyncio.sleep(0.02)
+            await engine.update_weights(POCKET, mode="recompute")
+        assert (await asyncio.wait_for(asked, 5))["output"][-1]["generation_weight_versions"] == [[1, 60]]
+        assert len(server.bodies) == 2 and engine.weight_version == 6
+
+
+@in_loop
+async def test_weights_do_not_wait_for_a_request_that_is_tried_again_later() -> None:
+    server = Aborting(busy=1)
+    async with server.engine(max_retries=2, timeout=30) as engine:
+        asked = asyncio.create_task(engine.respond(REQUEST))
+        await asyncio.sleep(0.1)
+        began = time.monotonic()
+        await engine.update_weights(POCKET, mode="recompute")
+        assert time.monotonic() - began < 1 and not asked.done()
+        assert (await asked)["output"][-1]["generation_weight_versions"] == [[1, 60]]
 
 
 @in_loop

@@ -136,7 +136,7 @@ def test_an_agent_that_does_something_else_is_not_forked() -> None:
         return "4"
 
     parent = played(moody, "gym_llm/Arithmetic-v0")
-    with pytest.raises(CannotFork, match="asks something else"):
+    with pytest.raises(CannotFork, match="of its first 1 calls, 1 differ"):
         forked(parent, moody, 1)
 
     async def lazy(episode: AgentEpisode) -> str:
@@ -146,8 +146,47 @@ def test_an_agent_that_does_something_else_is_not_forked() -> None:
 
     parent = played(lazy, "gym_llm/Arithmetic-v0")
     numbers = itertools.count(100)
-    with pytest.raises(CannotFork, match="fewer calls"):
+    with pytest.raises(CannotFork, match="of its first 2 calls, 1 differ"):
         forked(parent, lazy, 2, n=1)
+
+
+def test_agents_read_the_usage_of_replayed_calls_and_may_make_calls_that_do_not_fit() -> None:
+    async def careful(episode: AgentEpisode) -> str:
+        used = 0
+        long: Any = [user("word " * 3000)]
+        for question in ([user("One.")], long, [user("Two.")], [user("Three.")]):
+            answer = await episode.respond({"input": question})
+            used += answer["usage"]["output_tokens"] if answer["output"] else 0
+        return str(used)
+
+    parent = played(careful, "gym_llm/Arithmetic-v0")
+    agent = parent["info"]["agent"]
+    assert agent["model_calls"] == 4 and len(agent["calls"]) == 3
+    for fork in forked(parent, careful, 2):
+        calls = calls_of(fork)
+        assert fork["outcome"] == "scored" and calls[:2] == calls_of(parent)[:2]
+        answer = fork["response"]["output"][0]["content"][0]["text"]
+        assert answer == str(sum(len(ids) for _, ids, *_ in calls))
+        assert fork["response"]["usage"]["output_tokens"] == len(calls[2][1])
+
+
+def test_an_episode_that_does_not_repeat_itself_costs_no_other_its_values(caplog: Any) -> None:
+    numbers = itertools.count()
+
+    async def moody(episode: AgentEpisode) -> str:
+        await episode.respond({"input": [user("First.")]})
+        if "odd" in episode.prompt:
+            await episode.respond({"input": [user(f"Number {next(numbers)}")]})
+        await episode.respond({"input": [user("Last.")]})
+        return "4"
+
+    tasks = [{"responses_create_params": {"input": text}, "expected_answer": "4"} for text in ("odd", "even")]
+    options = {**SHORT, "agent": moody}
+    records = gym_llm.collect("gym_llm/FollowUp-v0", "pocket", tasks=tasks, **options)
+    odd, even = asyncio.run(turn_values(records, k=2, engine="pocket", **options))
+    assert odd.values == [1.0, 1.0, None] and len(odd.forks) == 4
+    assert even.values == [1.0, 1.0] and len(even.forks) == 4
+    assert caplog.text.count("is not deterministic") == 2
 
 
 def test_what_cannot_be_forked_says_why() -> None:

@@ -16,7 +16,9 @@ from testing import wait_for
 from transformers import AutoModelForCausalLM
 
 import gym_llm
+from gym_llm.concurrency.loop_thread import LoopThread
 from gym_llm.engines import make_engine
+from gym_llm.engines.model_server import ModelServer
 from gym_llm.errors import EngineError
 from gym_llm.rollouts.ray.connection import connect
 from gym_llm.rollouts.ray.engine_client import ActorEngine
@@ -148,6 +150,30 @@ def test_files_are_written_as_they_were_read() -> None:
     with written({"model.safetensors": np.arange(9, dtype=np.uint8)}) as folder:
         assert np.fromfile(f"{folder}/model.safetensors", np.uint8).tolist() == list(range(9))
     assert not os.path.exists(folder)
+
+
+@pytest.mark.parametrize("engines", [1, 2])
+def test_a_server_takes_weights_over_ray(models: list[Any], engines: int) -> None:
+    token = "sesame-4711-open"
+    options: Any = {"api": "responses", "api_key": token, "takes_weights": "gym_llm"}
+    thread = LoopThread("model server")
+    server = ModelServer(make_engine("pocket"), port=0, token=token)
+    thread.run(server.__aenter__())
+    try:
+        settings: Any = {"group_size": 2, "concurrency": 8, "workers": 2, "sampling": SHORT, "engines": engines}
+        with gym_llm.stream("gym_llm/Arithmetic-v0", server.url, engine_options=options, **settings) as groups:
+            next(groups)
+            groups.update_weights_and_wait(models[1].state_dict().items())
+            assert groups.weight_version == server.engine.weight_version == 1
+            while True:
+                group = next(groups)
+                assert [record["error"] for record in group] == [None, None]
+                assert largest_error(models, group) < 1e-4
+                if versions(group) == {1}:
+                    break
+    finally:
+        thread.run(server.__aexit__())
+        thread.close()
 
 
 def test_actors_share_the_episodes_and_an_engine_without_weights_says_so() -> None:
