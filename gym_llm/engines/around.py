@@ -39,6 +39,10 @@ class EngineAround(Engine):
         """The length of the model's context."""
         return self.engine.context_tokens
 
+    def count_tokens(self, request: Request) -> int | None:
+        """Return the number of tokens of a request's prompt; see `Engine.count_tokens`."""
+        return self.engine.count_tokens(request)
+
     def prompt_ids(self, request: Request) -> list[int] | None:
         """Return the ids of a request's prompt; see `Engine.prompt_ids`."""
         return self.engine.prompt_ids(request)
