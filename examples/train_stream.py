@@ -82,7 +82,7 @@ class Graded(Arithmetic):
         return super().verify(task, episode)
 
 
-GRADED = "gym_llm/GradedArithmetic-v0"
+GRADED = "train_stream/GradedArithmetic-v0"
 gym.register(GRADED, entry_point=Graded)
 
 

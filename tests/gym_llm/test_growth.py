@@ -28,7 +28,7 @@ from gym_llm.tokens.parsers import make_parser, parser_names
 pytestmark = pytest.mark.slow
 SOME = list(PATTERNS)[::6]
 """For what does not itself look for anything in a text."""
-ENV_IDS = [env_id for env_id in env_ids() if gym.spec(env_id).entry_point.startswith("gym_llm.envs.")]
+ENV_IDS = [env_id for env_id in env_ids() if str(gym.spec(env_id).entry_point).startswith("gym_llm.envs.")]
 WRAPPERS = [
     name
     for name in gym_llm.wrappers.__all__

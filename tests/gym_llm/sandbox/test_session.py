@@ -96,7 +96,7 @@ signal.signal(signal.SIGUSR1, lambda *_: told.append(threading.current_thread() 
 signal.raise_signal(signal.SIGUSR1)
 streams = [stream.seekable() for stream in (sys.stdin, sys.stdout, sys.stderr)]
 own = [name for name in sys.modules if name.partition(".")[0] == "inside"]
-told, streams, own, {"x", "f"} & set(globals()), any("gym_llm" in path for path in sys.path)
+told, streams, own, {"x", "f"} & set(globals()), [path for path in sys.path if path.endswith("gym_llm")]
 """
 
     async def main() -> list[list[CellResult]]:
@@ -109,5 +109,5 @@ told, streams, own, {"x", "f"} & set(globals()), any("gym_llm" in path for path 
     except SandboxUnavailable as error:
         pytest.skip(str(error))
     assert first[0].error is None
-    assert first[0].value == second[0].value == "([True], [True, False, False], [], set(), False)"
+    assert first[0].value == second[0].value == "([True], [True, False, False], [], set(), [])"
     assert first[1].value != second[1].value
