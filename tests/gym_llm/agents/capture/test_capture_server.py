@@ -140,7 +140,7 @@ async def test_tools_in_namespaces_are_plain_to_the_model_and_whole_to_the_clien
     items: Any = request["input"]
     engine = Logged()
     async with served(engine) as client:
-        key = await client.open()
+        key = await client.open(sampling={"temperature": 0.0})
         async with client.gpt(key) as gpt:
             async with gpt.responses.stream(model="m", input=items, tools=tools) as stream:
                 first = await stream.get_final_response()
