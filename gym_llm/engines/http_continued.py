@@ -55,6 +55,7 @@ class CutAnswer:
         self._log_probs: dict[str, list[Any]] = {}
         self._continues = all(value is None or value is False or name in _CONTINUES for name, value in body.items())
         self.restarts = 0
+        self._is_full = False  # aborted with its last token
 
     def add(self, payload: bytes) -> bool:
         """Take a server's answer into account, and return whether another request has to follow.
@@ -75,8 +76,8 @@ class CutAnswer:
             self.body["seed"] = turn_seed(body["seed"], "", done) % INT64  # else the same random numbers came again
         if (most := body.get("max_tokens")) is not None:
             self.body["max_tokens"] = most - done
-            return bool(most > done)
-        return True
+            self._is_full = done >= most
+        return not self._is_full
 
     def joined(self, payload: bytes) -> bytes:
         """Return the whole completion, given the server's last answer.
@@ -89,12 +90,11 @@ class CutAnswer:
         try:
             completion = parse_body(payload)
             choice = completion["choices"][0]
-            finish = choice.get("finish_reason")
+            if self._is_full:
+                choice["finish_reason"] = "length"
         except (AttributeError, LookupError, TypeError, ValueError):
             raise _invalid("there is no choice") from None
-        if finish == "abort":  # with its last token
-            choice["finish_reason"] = "length"
-        else:
+        if not self._is_full:
             self._append(choice)
         ids = self.ids
         text = self._decode(ids[:-1] if choice.get("finish_reason") == "stop" else ids)

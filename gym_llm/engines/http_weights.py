@@ -191,6 +191,11 @@ class ServerWeights:
         """Go on after `sleep`."""
         await self._gate.wake_up()
 
+    async def aclose(self) -> None:
+        """Let go of requests that wait: they fail."""
+        self._failure = "The engine was closed while its servers slept or took weights."
+        await self._gate.wake_up()
+
     async def _update(self, folder: str, mode: UpdateMode, version: int) -> None:
         body = {"folder": folder, "mode": mode, "version": version}
         updates: list[Any]

@@ -85,6 +85,7 @@ class ReplayingCalls(EngineAround):
         self._forks = forks
         self._calls = [recorded_calls(fork.record) for fork in forks]
         self._left: dict[int, list[RecordedCall]] = {}
+        self._strays: set[int] = set()  # places of forks with calls that are not in their records
         self.diverged: dict[int, str] = {}
 
     async def respond(self, request: Request, *, episode_id: str = "") -> ResponseDict:
@@ -101,6 +102,8 @@ class ReplayingCalls(EngineAround):
             if (call := next((call for call in left if call.answers(prompt)), None)) is not None:
                 left.remove(call)
                 return self._answer(call, request)
+            if not any(call.answers(prompt) for call in self._calls[place][fork.turn :]):
+                self._strays.add(place)
         return await self.engine.respond(request, episode_id=fork.job.episode_id + episode_id[len(episode) :])
 
     async def end_episode(
@@ -109,11 +112,13 @@ class ReplayingCalls(EngineAround):
         """Let go of an episode; see `Engine.end_episode`."""
         place = int(episode_id.partition("-")[0])
         fork = self._forks[place]
-        if (left := self._left.pop(place, self._calls[place][: fork.turn])) and not failed:
+        left = self._left.pop(place, self._calls[place][: fork.turn])
+        if left and (not failed or place in self._strays):
             name = Job(**fork.record["rollout_id"]).episode_id
             self.diverged[place] = (
                 f"The agent of episode {name} is not deterministic: of its first {fork.turn} calls, {len(left)} differ."
             )
+        self._strays.discard(place)
         return await self.engine.end_episode(fork.job.episode_id, rewards=rewards, failed=failed)
 
     def _answer(self, call: RecordedCall, request: Request) -> ResponseDict:

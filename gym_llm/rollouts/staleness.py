@@ -58,7 +58,7 @@ class CancellingEngine(EngineAround):
         self, episode_id: str, *, rewards: Sequence[float] = (), failed: bool = False
     ) -> EpisodeReport | None:
         """Let go of an episode; see `Engine.end_episode`."""
-        self._begun.pop(episode_id, None)
+        self._begun.pop(conversation_of(episode_id), None)
         return await self.engine.end_episode(episode_id, rewards=rewards, failed=failed)
 
 

@@ -24,12 +24,14 @@ from trl.experimental.async_grpo import AsyncGRPOConfig
 from gym_llm.agents import AgentEngine
 from gym_llm.core.task_sampler import TaskSampler
 from gym_llm.engines.around import conversation_of
+from gym_llm.engines.engine import EpisodeReport
 from gym_llm.errors import EngineError
 from gym_llm.rollouts import stream
 from gym_llm.trainers.shared.advantages import group_advantages
 from gym_llm.trainers.shared.trainer_engine import Sampled, TrainerEngine
 from gym_llm.trainers.trl import RolloutWorker
 from gym_llm.trainers.trl.async_cpu import cpu_trainer
+from gym_llm.trainers.trl.numbered_engine import NumberedEngine
 
 pytestmark = pytest.mark.slow
 
@@ -414,6 +416,26 @@ def test_an_agents_samples_have_the_version_of_its_episodes_beginning(tmp_path, 
         worker.update_model_version(version)
         versions |= {worker.rollout_buffer.get(timeout=20).model_version for _ in range(100)}
     assert len(versions) > 3, versions
+
+
+def test_each_seat_of_an_agents_episode_has_its_version():
+    class Reports(TrainerEngine):
+        async def respond(self, request, *, episode_id=""):
+            return {"output": []}
+
+        async def end_episode(self, episode_id, *, rewards=(), failed=False):
+            return EpisodeReport([{"input_ids": [1, 2], "loss_mask": [0, 1], "logprobs": [0.0, -1.0]}], {})
+
+    async def main():
+        engine = NumberedEngine(Reports(None, tokenizer()), lambda: 7)
+        found = []
+        for name in ("3-0/white", "3-0/white~1", "3-0/black"):
+            await engine.respond({"input": []}, episode_id=name)
+        for name in ("3-0/white", "3-0/black"):
+            found += [segment["weight_versions"] for segment in (await engine.end_episode(name)).trajectory]
+        assert found == [[0, 7], [0, 7]] and not engine._begun
+
+    asyncio.run(main())
 
 
 def test_masked_episodes_do_not_age_their_group(tmp_path):

@@ -156,6 +156,29 @@ async def test_an_answer_that_others_aborted_is_incomplete() -> None:
 
 
 @in_loop
+async def test_what_others_abort_after_new_weights_is_incomplete_and_loses_nothing() -> None:
+    server = Aborting(foreign=2)
+    async with server.engine() as engine:
+        response = await updated(engine, server)
+    item = response["output"][-1]
+    (first, second) = item["generation_weight_versions"]
+    assert response["incomplete_details"] == {"reason": "abort"} and len(server.bodies) == 2
+    ids = item["generation_token_ids"]
+    assert ids == [A + place + 100 * (place >= first[1]) for place in range(first[1] + second[1])]
+
+
+@in_loop
+async def test_requests_that_wait_for_a_sleeping_server_end_when_the_engine_closes() -> None:
+    async with Aborting().engine(timeout=30) as engine:
+        await engine.sleep(0)
+        asked = asyncio.create_task(engine.respond(REQUEST))
+        await asyncio.sleep(0.05)
+        await engine.aclose()
+        with pytest.raises(EngineError, match="was closed"):
+            await asyncio.wait_for(asked, 5)
+
+
+@in_loop
 async def test_one_that_is_aborted_with_its_last_token_has_reached_its_limit() -> None:
     server = Aborting(cut={"token_ids": [A] * 60, "logprobs": {"token_logprobs": [-1.0] * 60}})
     async with server.engine() as engine:

@@ -139,6 +139,18 @@ def test_an_agent_that_does_something_else_is_not_forked() -> None:
     with pytest.raises(CannotFork, match="of its first 1 calls, 1 differ"):
         forked(parent, moody, 1)
 
+    numbers = itertools.count()
+
+    async def lost(episode: AgentEpisode) -> str:
+        await episode.respond({"input": [user(f"Number {next(numbers)}")]})
+        await episode.respond({"input": [user("Last.")]})
+        return "4" if next(numbers) < 3 else str(1 / 0)
+
+    parent = played(lost, "gym_llm/Arithmetic-v0")
+    with pytest.raises(CannotFork, match="of its first 1 calls, 1 differ"):
+        forked(parent, lost, 1, n=1)
+    numbers = itertools.count()
+
     async def lazy(episode: AgentEpisode) -> str:
         for number in range(3 if next(numbers) < 100 else 1):
             await episode.respond({"input": [user(f"Number {number}")]})
