@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, NamedTuple, Protocol, cast
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 from gym_llm.engines.around import EngineAround, conversation_of
 from gym_llm.engines.engine import Engine, EpisodeReport
@@ -15,21 +15,8 @@ from gym_llm.rollouts.plan import Job
 from gym_llm.tokens.weight_versions import runs_of
 from gym_llm.types import Request, ResponseDict, Rollout
 
-
-class AgentFork(Protocol):
-    """A `Fork`; `turn` is the number of calls that it begins with."""
-
-    @property
-    def record(self) -> Rollout:
-        """The agent's episode."""
-
-    @property
-    def turn(self) -> int:
-        """The number of calls that are kept."""
-
-    @property
-    def job(self) -> Job:
-        """The fork's own id."""
+if TYPE_CHECKING:
+    from gym_llm.rollouts.fork import Fork
 
 
 class RecordedCall(NamedTuple):
@@ -74,13 +61,13 @@ class ReplayingCalls(EngineAround):
 
     Args:
         engine: A started engine that makes prompts.
-        forks: The forks, by the task index of their episodes.
+        forks: The forks, by the task index of their episodes. The turn of each is the number of calls that it keeps.
 
     Attributes:
         diverged: Why a fork's agent did not do what it did before, by the fork's place.
     """
 
-    def __init__(self, engine: Engine, forks: Sequence[AgentFork]) -> None:
+    def __init__(self, engine: Engine, forks: Sequence[Fork]) -> None:
         super().__init__(engine)
         self._forks = forks
         self._calls = [recorded_calls(fork.record) for fork in forks]

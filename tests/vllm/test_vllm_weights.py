@@ -3,33 +3,20 @@
 from __future__ import annotations
 
 import asyncio
-from importlib import resources
 from typing import Any
 
 import pytest
-import torch
-from transformers import AutoModelForCausalLM
+from changing_weights import old_and_new, scores
 
 from gym_llm.errors import EngineError
 from gym_llm.tokens.weight_versions import each_version
 
-POCKET = str(resources.files("gym_llm.engines.pocket") / "model")
 LONG: Any = {"input": [{"role": "user", "content": "Tell me a tale."}], "ignore_eos": True, "max_output_tokens": 300}
-
-
-@torch.no_grad()
-def scores(model: Any, ids: list[int]) -> list[float]:
-    log_probs = model(torch.tensor([ids])).logits[0, :-1].log_softmax(-1)
-    return log_probs.gather(1, torch.tensor(ids[1:])[:, None])[:, 0].tolist()
 
 
 @pytest.fixture(scope="module")
 def models() -> list[Any]:
-    old, new = (AutoModelForCausalLM.from_pretrained(POCKET, dtype=torch.float32).eval() for _ in range(2))
-    with torch.no_grad():
-        new.model.norm.weight.mul_(0.9)
-        new.model.layers[0].mlp.up_proj.weight.mul_(1.1)
-    return [old, new]
+    return old_and_new()
 
 
 @pytest.mark.parametrize("mode", ["wait", "recompute", "keep"])

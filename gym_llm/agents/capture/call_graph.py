@@ -221,27 +221,39 @@ class CallGraph:
         """
         if not self.has_tokens:
             return None
-        counted: set[int] = set()
         more = {
             "has_constraints": any(each.is_constrained for each in self.samples),
             "has_versions": any(each.versions is not None for each in self.samples),
         }
-        leaves = [leaf for leaf in self.samples if not leaf.children]
-        found = [token_columns(_integers(leaf.ids), _uncounted(leaf, counted), **more) for leaf in leaves]
-        for leaf, columns in zip(leaves, found, strict=True):
+        found = []
+        for leaf, counted in self._branches():
+            samples = ((each.start, each.log_probs.tolist(), each.is_constrained, each.versions) for each in counted)
+            columns = token_columns(_integers(leaf.ids), samples, **more)
             if leaf.experts is not None:
                 columns[ROUTED_EXPERTS] = leaf.experts
+            found.append(columns)
         return found
 
     def homes(self) -> list[tuple[int, Sample]]:
         """Return each sample that counts and the index of its branch in `trajectory`, in the order of the requests."""
-        found: dict[int, tuple[int, Sample]] = {}
-        for index, leaf in enumerate(leaf for leaf in self.samples if not leaf.children):
+        found: list[tuple[int, Sample]] = []
+        for index, (_, counted) in enumerate(self._branches()):
+            found += [(index, sample) for sample in counted]
+        return sorted(found, key=lambda place: (place[1].call.index, place[1].start))
+
+    def _branches(self) -> Iterator[tuple[Sample, list[Sample]]]:
+        """Yield the last sample of each branch, and its samples that are in no branch before it, the last one first."""
+        seen: set[int] = set()
+        for leaf in self.samples:
+            if leaf.children:
+                continue
+            counted: list[Sample] = []
             sample: Sample | None = leaf
-            while sample is not None and id(sample) not in found:
-                found[id(sample)] = index, sample
+            while sample is not None and id(sample) not in seen:
+                seen.add(id(sample))
+                counted.append(sample)
                 sample = sample.parent
-        return sorted(found.values(), key=lambda place: (place[1].call.index, place[1].start))
+            yield leaf, counted
 
     def _longest(self, prompt: bytes, likely: Call | None) -> tuple[Sample | None, int]:
         """Return the longest sample that a prompt begins with, and the prompt's checksum; the likely call wins a tie.
@@ -265,15 +277,6 @@ class CallGraph:
                     longest = sample
                     break
         return longest, crc32(view[at:], checksum)
-
-
-def _uncounted(leaf: Sample, counted: set[int]) -> Iterator[tuple[int, list[float], bool, list[int] | None]]:
-    """Yield the samples of a branch that are in no branch before it, for `token_columns`, and count them."""
-    sample: Sample | None = leaf
-    while sample is not None and id(sample) not in counted:
-        counted.add(id(sample))
-        yield sample.start, sample.log_probs.tolist(), sample.is_constrained, sample.versions
-        sample = sample.parent
 
 
 def _integers(ids: memoryview) -> list[int]:

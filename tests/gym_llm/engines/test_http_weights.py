@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-import itertools
-from importlib import resources
 from pathlib import Path
 from typing import Any
 
 import aiohttp
 import pytest
-import torch
+from changing_weights import POCKET, answers_during, old_and_new, scores
 from testing import in_loop
-from transformers import AutoModelForCausalLM
 
 import gym_llm
 from gym_llm import make_engine
@@ -20,24 +17,13 @@ from gym_llm.engines.model_server import ModelServer
 from gym_llm.errors import EngineError, EngineUnavailable
 from gym_llm.tokens.weight_versions import each_version
 
-POCKET = str(resources.files("gym_llm.engines.pocket") / "model")
 TOKEN = "sesame-4711-open"
 LONG: Any = {"input": [{"role": "user", "content": "Tell me a tale."}], "max_output_tokens": 200}
 
 
 @pytest.fixture(scope="module")
 def models() -> list[Any]:
-    old, new = (AutoModelForCausalLM.from_pretrained(POCKET, dtype=torch.float32).eval() for _ in range(2))
-    with torch.no_grad():
-        new.model.norm.weight.mul_(0.9)
-        new.model.layers[0].mlp.up_proj.weight.mul_(1.1)
-    return [old, new]
-
-
-@torch.no_grad()
-def scores(model: Any, ids: list[int]) -> list[float]:
-    log_probs = model(torch.tensor([ids])).logits[0, :-1].log_softmax(-1)
-    return log_probs.gather(1, torch.tensor(ids[1:])[:, None])[:, 0].tolist()
+    return old_and_new()
 
 
 def served(token: str | None = TOKEN, engine: str = "pocket") -> ModelServer:
@@ -52,24 +38,14 @@ async def test_a_served_model_takes_weights_in_the_midst_of_answers(options: Any
         make_engine(server.url, api_key=TOKEN, takes_weights="gym_llm", **options) as engine,
     ):
         assert engine.capabilities.weights and engine.weight_version == 0
-        responses: list[Any] = []
-        is_updated = False
 
-        async def ask(number: int) -> None:
-            for turn in itertools.count():
-                is_last = is_updated
-                responses.append(await engine.respond(LONG, episode_id=f"{number}-{turn}"))
-                if is_last:
-                    break
+        async def change() -> None:
+            await asyncio.sleep(0.15)
+            await engine.update_weights(models[1].state_dict().items(), mode="recompute")
+            assert engine.weight_version == server.engine.weight_version == 1
 
-        asking = [asyncio.create_task(ask(number)) for number in range(8)]
-        await asyncio.sleep(0.15)
-        await engine.update_weights(models[1].state_dict().items(), mode="recompute")
-        assert engine.weight_version == server.engine.weight_version == 1
-        is_updated = True
-        await asyncio.gather(*asking)
         mixed = 0
-        for response in responses:
+        for response in await answers_during(change, engine, LONG, 8):
             item = response["output"][-1]
             prompt, sampled = item["prompt_token_ids"], item["generation_token_ids"]
             versions = each_version(item.get("generation_weight_versions"), len(sampled))

@@ -5,15 +5,14 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
-from importlib import resources
 from typing import Any
 
 import numpy as np
 import psutil
 import pytest
 import torch
+from changing_weights import old_and_new
 from testing import wait_for
-from transformers import AutoModelForCausalLM
 
 import gym_llm
 from gym_llm.concurrency.loop_thread import LoopThread
@@ -26,18 +25,13 @@ from gym_llm.rollouts.ray.shard_client import RemoteShard
 from gym_llm.rollouts.ray.weight_files import written
 
 pytestmark = pytest.mark.usefixtures("ray")
-POCKET = str(resources.files("gym_llm.engines.pocket") / "model")
 SHORT = {"max_output_tokens": 24}
 
 
 @pytest.fixture(scope="module")
 def models() -> list[Any]:
     """The pocket model, and one with other weights."""
-    old, new = (AutoModelForCausalLM.from_pretrained(POCKET, dtype=torch.float32).eval() for _ in range(2))
-    with torch.no_grad():
-        new.model.norm.weight.mul_(0.9)
-        new.model.layers[0].mlp.up_proj.weight.mul_(1.1)
-    return [old, new]
+    return old_and_new()
 
 
 @torch.no_grad()
