@@ -230,7 +230,7 @@ class HTTPEngine(Engine):
     async def aclose(self) -> None:
         """Close the connections. Safe to call twice."""
         if self._weights is not None:
-            await self._weights.aclose()
+            self._weights.close()
         await self._health.aclose()
         session, self._session = self._session, None
         if session is not None:

@@ -191,10 +191,10 @@ class ServerWeights:
         """Go on after `sleep`."""
         await self._gate.wake_up()
 
-    async def aclose(self) -> None:
+    def close(self) -> None:
         """Let go of requests that wait: they fail."""
         self._failure = "The engine was closed while its servers slept or took weights."
-        await self._gate.wake_up()
+        self._gate.close()
 
     async def _update(self, folder: str, mode: UpdateMode, version: int) -> None:
         body = {"folder": folder, "mode": mode, "version": version}

@@ -140,6 +140,10 @@ class Gate:
             self._asleep = False
             self._open.set()
 
+    def close(self) -> None:
+        """Let requests through from now on, without waiting for an update or for `wake_up`: the engine ends."""
+        self._open.set()
+
     async def _close(self, end: Callable[[], Awaitable[None]] | None = None) -> None:
         self._open.clear()
         while self._inside:

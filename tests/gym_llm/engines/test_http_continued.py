@@ -73,6 +73,8 @@ class Aborting:
 
     async def reload(self, request: web.Request) -> web.Response:
         self.calls.append("reload")
+        if self.changed.get("hangs"):
+            await asyncio.sleep(60)
         self.version += 1
         return web.json_response({})
 
@@ -176,6 +178,18 @@ async def test_requests_that_wait_for_a_sleeping_server_end_when_the_engine_clos
         await engine.aclose()
         with pytest.raises(EngineError, match="was closed"):
             await asyncio.wait_for(asked, 5)
+
+
+@in_loop
+async def test_an_engine_closes_while_a_server_reads_weights() -> None:
+    server = Aborting(hangs=True)
+    async with server.engine() as engine:
+        update = asyncio.create_task(engine.update_weights(POCKET))
+        while "reload" not in server.calls:
+            await asyncio.sleep(0.001)
+        await asyncio.wait_for(engine.aclose(), 5)
+        with pytest.raises(EngineError):
+            await asyncio.wait_for(update, 5)
 
 
 @in_loop
