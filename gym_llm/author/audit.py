@@ -11,6 +11,7 @@ from typing import Any
 
 from gym_llm.author.attack.attack_play import Player, says
 from gym_llm.author.attack.right_answers import oracle_turns
+from gym_llm.author.real_outputs import TITLE
 from gym_llm.core.named_tasks import task_id
 from gym_llm.core.tasks import PreparedTask
 from gym_llm.core.verifier_env import VerifierEnv
@@ -58,8 +59,18 @@ class Audit:
         """Tasks with an official answer that were played."""
         return self.played - self.unanswered
 
-    def card(self) -> str:
-        """Return the card in Markdown."""
+    @property
+    def is_clean(self) -> bool:
+        """Whether official answers earn the full reward, and junk earns nothing."""
+        return self.official == self.answered and not sum(self.junk.values())
+
+    def card(self, old: str = "") -> str:
+        """Return the card in Markdown; it keeps the real outputs of the old one."""
+        _, title, outputs = old.partition(f"\n## {TITLE}")
+        return self.section() + title + outputs
+
+    def section(self) -> str:
+        """Return the result in Markdown."""
         lines = [
             f"# {self.benchmark}",
             "",

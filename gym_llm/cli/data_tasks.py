@@ -6,7 +6,7 @@ import sys
 from collections.abc import Sequence
 from contextlib import ExitStack
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, cast
+from typing import TYPE_CHECKING, Annotated, Any, cast
 
 import typer
 
@@ -16,6 +16,8 @@ from gym_llm.cli.refusals import complete_benchmark
 from gym_llm.errors import UsageError
 
 if TYPE_CHECKING:
+    from gym_llm.author.audit import Audit
+    from gym_llm.author.real_outputs import Agreement
     from gym_llm.data.recipes.prepared import Prepared
     from gym_llm.data.recipes.recipe import Benchmark
 
@@ -52,11 +54,17 @@ examples:
   gym-llm data audit aime25
   gym-llm data audit mmlu_pro --limit 500
   gym-llm data audit ifeval --card ifeval.md
+  gym-llm data audit bbh --outputs verdicts.jsonl.gz --output runs/audit       real outputs with published verdicts
 
 Every task is played with its official answer, and with junk: nothing, a refusal, the question, another task's answer.
 
-exit codes: 0 done; 1 an official answer does not earn the full reward, or junk earns some; 2 wrong arguments, or the
-tasks cannot be had; 130 interrupted.
+--outputs grades real outputs instead, and compares with the verdicts that were published for them. A line has `task`
+(the row), `answer`, `official` (true, false, a reward, or a list for instructions) and `model`; it may have
+`benchmark`, `env`, `env_kwargs`, `official_read`, `source` and `class`, a known class of difference. BENCHMARK may be
+the id of an environment then.
+
+exit codes: 0 done; 1 an official answer does not earn the full reward, junk earns some, or a published verdict differs;
+2 wrong arguments, or the tasks cannot be had; 130 interrupted.
 """
 Names = Annotated[list[str], typer.Argument(metavar="BENCHMARK", help="e.g. aime25", autocompletion=complete_benchmark)]
 app = typer.Typer()
@@ -124,40 +132,80 @@ def pin(*, names: Names) -> int:
 def audit(
     *,
     name: Annotated[str, typer.Argument(metavar="BENCHMARK", help="e.g. aime25", autocompletion=complete_benchmark)],
-    limit: Annotated[int | None, options.episodes("N", "play only the first N tasks", options.positive)] = None,
+    outputs: Annotated[
+        list[str] | None, typer.Option(metavar="FILE", help="real outputs with verdicts (several)")
+    ] = None,
+    limit: Annotated[int | None, options.episodes("N", "play only the first N of each", options.positive)] = None,
     judge: Annotated[str | None, options.engine("SPEC", "the engine that judges, where the verifier asks one")] = None,
     card: Annotated[str | None, options.output("FILE", "write the result as Markdown here, too")] = None,
+    output: Annotated[str | None, options.output("DIR", "with --outputs: write audit.json and audit.html here")] = None,
     keep: Annotated[bool, typer.Option("--keep", help="keep the card as cards/BENCHMARK.md beside the recipe")] = False,
 ) -> int:
-    """Play a benchmark's official answers and junk through its verifier."""
-    from gym_llm.author.audit import audit as audit_tasks
+    """Play official answers and junk, or real outputs, through a benchmark's verifier."""
     from gym_llm.author.audit import card_of
+    from gym_llm.data.files.atomic import write_atomically
+    from gym_llm.data.recipes.catalogue import is_benchmark
+
+    if output is not None and not outputs:
+        raise UsageError("--output needs --outputs FILE: the audit of official answers writes a card only.")
+    if keep and not is_benchmark(name):
+        raise UsageError(f"--keep needs a benchmark, got {name}: only recipes have cards of real outputs.")
+    kwargs = {} if judge is None else {"judge": judge}
+    report = _grade_outputs(name, outputs, kwargs, limit) if outputs else _audit_tasks(name, kwargs, limit)
+    print(report.section(), end="")
+    places = [Path(card)] if card is not None else []
+    if keep:
+        places.append(card_of(*_benchmarks([name])))
+        places[-1].parent.mkdir(exist_ok=True)
+    for place in places:
+        write_atomically(place, report.card(place.read_text() if place.exists() else "").encode())
+    if output is not None:
+        _write_report(cast("Agreement", report), Path(output))
+    return int(not report.is_clean)
+
+
+def _audit_tasks(name: str, kwargs: dict[str, Any], limit: int | None) -> Audit:
+    from gym_llm.author.audit import audit as audit_tasks
     from gym_llm.cli.bars import show_bars
     from gym_llm.core.verifier_env import VerifierEnv
-    from gym_llm.data.files.atomic import write_atomically
 
     (benchmark,) = _benchmarks([name])
-    kwargs = {} if judge is None else {"judge": judge}
-    if "judge" in benchmark.needs and judge is None:
+    if "judge" in benchmark.needs and not kwargs:
         raise UsageError(f"{benchmark.name} needs a judge: give --judge http://HOST:PORT/v1.")
     prepared = _prepare(benchmark)
     with show_bars() as draw:
-        found = audit_tasks(
+        report = audit_tasks(
             benchmark,
             lambda: cast(VerifierEnv, benchmark.make(disable_env_checker=True, **kwargs).unwrapped),
             limit=limit,
             show=lambda done, total: draw("tasks", done, total, lambda: f"{done:,} of {total:,}"),
         )
-    found.origin = {"digest of the tasks": prepared.digest, "revision of the raw rows": prepared.revision}
-    text = found.card()
-    print(text, end="")
-    places = [Path(card)] if card is not None else []
-    if keep:
-        places.append(card_of(benchmark))
-        places[-1].parent.mkdir(exist_ok=True)
-    for place in places:
-        write_atomically(place, text.encode())
-    return int(found.official < found.answered or sum(found.junk.values()) > 0)
+    report.origin = {"digest of the tasks": prepared.digest, "revision of the raw rows": prepared.revision}
+    return report
+
+
+def _grade_outputs(name: str, files: list[str], kwargs: dict[str, Any], limit: int | None) -> Agreement:
+    from gym_llm.author.real_outputs import grade_outputs
+    from gym_llm.cli.bars import show_bars
+
+    with show_bars() as draw:
+        return grade_outputs(
+            name,
+            files,
+            env_kwargs=kwargs,
+            limit=limit,
+            show=lambda done: draw("outputs", done, None, lambda: f"{done:,}"),
+        )
+
+
+def _write_report(report: Agreement, folder: Path) -> None:
+    from gym_llm.data.files.atomic import write_atomically
+    from gym_llm.utils.json_codec import dumps
+
+    folder.mkdir(parents=True, exist_ok=True)
+    write_atomically(folder / "audit.json", dumps(report.as_dict(), indent=True))
+    write_atomically(folder / "audit.html", report.page().encode())
+    print(f"written: {folder / 'audit.json'}, {folder / 'audit.html'}", file=sys.stderr)
 
 
 def _benchmarks(names: Sequence[str]) -> list[Benchmark]:

@@ -51,15 +51,13 @@ def page(data: Mapping[str, Any], plots: Sequence[Plot] = ()) -> str:
     errors are escaped.
     """
     title, state = headline(data)
-    style = f"style-src 'sha256-{_digest(_STYLE)}'"
-    policy = f"default-src 'none'; img-src data:; {style}; base-uri 'none'; form-action 'none'"
     every = list(tables(data))
     leading = 1 + [table.title for table in every].index(OVERVIEW)
     is_complete = "state complete" if data.get("complete") else "state"
     records = ", ".join(f"<code>{_text(name)}</code>" for name in data.get("files", []))
     settings = dumps({name: data[name] for name in ("created", "gym_llm", "suite") if name in data}, indent=True)
     body = [
-        f'<h1>{_text(title)}</h1>\n<p class="{is_complete}">{_text(state)}</p>',
+        f'<p class="{is_complete}">{_text(state)}</p>',
         *(f'<p class="notice">{_text(notice, whole=True)}</p>' for notice in notices(data)),
         *map(_table, every[:leading]),
         *(_plot(plot) for plot in plots if plot.name in _FIRST),
@@ -68,6 +66,18 @@ def page(data: Mapping[str, Any], plots: Sequence[Plot] = ()) -> str:
         f"<h2>Records</h2>\n<p>{records}. All figures are in <code>results.json</code>.</p>",
         f"<details>\n<summary>How it was made</summary>\n<pre>{_text(settings.decode(), whole=True)}</pre>\n</details>",
     ]
+    return _document(title, body)
+
+
+def tables_page(title: str, state: str, tables: Sequence[Table], *, is_good: bool) -> str:
+    """Return tables as a page of the same looks, below a title and a sentence."""
+    return _document(title, [f'<p class="state{" complete" * is_good}">{_text(state)}</p>', *map(_table, tables)])
+
+
+def _document(title: str, body: Sequence[str]) -> str:
+    style = f"style-src 'sha256-{_digest(_STYLE)}'"
+    policy = f"default-src 'none'; img-src data:; {style}; base-uri 'none'; form-action 'none'"
+    body = [f"<h1>{_text(title)}</h1>", *body]
     head = [
         '<meta charset="utf-8">',
         f'<meta http-equiv="Content-Security-Policy" content="{policy}">',

@@ -13,7 +13,7 @@ def test_cards_belong_to_recipes_and_name_the_rows() -> None:
     assert cards
     for card in cards:
         recipe = find_benchmark(card.stem.replace("--", ":"))
-        assert card_of(recipe).resolve() == card and "digest of the tasks" in card.read_text()
+        assert card_of(recipe).resolve() == card and "- digest of " in card.read_text()
 
 
 def test_a_card_shows_its_origin() -> None:
