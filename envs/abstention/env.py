@@ -71,7 +71,7 @@ class Abstention(LetterGraded):
     async def verify(self, task: Task, episode: Episode) -> Verdict:
         """Look for the token in the last box; ask the judge about any other answer."""
         said = strip_thinking(episode.last_message, conform=self.conform is not None)
-        boxed = last_boxed(said)
+        boxed = last_boxed(said, mentions=self.conform is not None)
         answer = said if boxed is None else boxed
         text = None
         # A much longer text cannot be another spelling of the token.

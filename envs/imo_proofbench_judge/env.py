@@ -49,7 +49,8 @@ class IMOProofBenchJudge(JudgedEnv):
 
     async def verify(self, task: Task, episode: Episode) -> Verdict:
         """Compare the boxed answer, then ask the judge about it."""
-        answer = last_boxed(strip_thinking(episode.last_message, conform=self.conform is not None))
+        conform = self.conform is not None
+        answer = last_boxed(strip_thinking(episode.last_message, conform=conform), mentions=conform)
         details: dict[str, Any] = {
             "extracted_answer": answer or "",
             "judge_output": "Reasoning: No answer was provided.\nJudgement: No",

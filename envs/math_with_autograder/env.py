@@ -19,7 +19,8 @@ class MathWithAutograder(MathWithJudge):
     async def judge_answer(self, task: Any, episode: Episode, verdict: Verdict) -> bool:
         r"""Whether the judge ends with `\boxed{Correct}`."""
         text = episode.answer
-        answer = last_boxed(text.replace("\\fbox", "\\boxed")) or verdict.info["extracted_answer"] or text
+        boxed = last_boxed(text.replace("\\fbox", "\\boxed"), mentions=self.conform is not None)
+        answer = boxed or verdict.info["extracted_answer"] or text
         values = {"problem": task.question, "expected_answer": task.expected_answer, "predicted_answer": answer}
         parse = labels("\\boxed{Correct}", "\\boxed{Incorrect}", conform=bool(self.conform))
         return (await self.decide(values, parse)).value

@@ -68,7 +68,8 @@ def chosen_letter(text: str) -> str | None:
     if finals := deque(_FINAL.finditer(text), maxlen=1):
         choice = finals[0][1]
     elif (box := text.rfind("\\boxed")) >= 0 and text.startswith("\\boxed{", box):
-        choice = last_boxed(text[box:])  # the last box, or none where it is not closed
+        is_closed = last_boxed(text[box:], mentions=True) is not None
+        choice = last_boxed(text) if is_closed else None
     if choice is not None:
         choice = choice[-_LONGEST_CHOICE:].translate(_LETTERS).strip()
         if len(choice) == 1:

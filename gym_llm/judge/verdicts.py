@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
-from gym_llm.grading.answers import last_boxed
+from gym_llm.grading.answers import last_box
 from gym_llm.judge.withdrawn import is_meant
 
 Parser: TypeAlias = Callable[[str], Any]
@@ -247,10 +247,10 @@ def boxed_score(allowed: Sequence[float] = (0.0, 0.5, 1.0), *, conform: bool = F
             match = _FLAT_BOX.match(text, start) if start >= 0 else None
             box = match[1] if match else None
         else:
-            box = last_boxed(text)
-            if box is not None and meant:
-                end = text.rfind(f"{{{box}}}") + len(box) + 2
-                box = box if is_meant(text, text.rfind("\\boxed", 0, end), end) else None
+            span = last_box(text)
+            if span is not None and meant and not is_meant(text, text.rfind("\\boxed", 0, span[0]), span[1] + 1):
+                span = None
+            box = None if span is None else text[span[0] : span[1]]
         number = None if box is None or len(box) > 40 else _number_in(box.strip(), fractions=not conform)
         return number if number in allowed else None
 
