@@ -26,14 +26,11 @@ from typing import Any, Generic, ParamSpec, TypeVar, cast
 
 from greenlet import GreenletExit, getcurrent, greenlet
 
+from gym_llm.concurrency.stack_end import ending
 from gym_llm.utils.deprecated import renamed
 
 P = ParamSpec("P")
 T = TypeVar("T")
-
-# Rust libraries (openai_harmony, tokenizers) make backtraces of their errors where the environment asks for it. A
-# backtrace walks the C stack, of which a greenlet has only the upper part: the process would end with SIGSEGV.
-os.environ.update((name, "0") for name in ("RUST_BACKTRACE", "RUST_LIB_BACKTRACE") if name in os.environ)
 
 SHUTDOWN_ERRORS = (GeneratorExit, GreenletExit)
 """Raised in a coroutine or a greenlet that is never resumed again. Its `finally` blocks must not wait."""
@@ -42,7 +39,15 @@ SHUTDOWN_ERRORS = (GeneratorExit, GreenletExit)
 class _Driven(greenlet):
     """A greenlet that makes one call after another: a new greenlet costs twenty times as much as a switch."""
 
+    call: _Call
+
     def run(self, call: _Call) -> None:  # type: ignore[override]
+        self.call = call
+        _serve()
+
+    def serve(self) -> None:
+        call = self.call
+        del self.call
         while True:
             function, args, kwargs = call
             try:
@@ -57,6 +62,9 @@ class _Driven(greenlet):
 
     def _switch_back(self, outcome: tuple[str, Any]) -> _Call:
         return cast(greenlet, self.parent).switch(outcome)
+
+
+_serve = ending(lambda: cast(_Driven, getcurrent()).serve())
 
 
 _Call = tuple[Callable[..., Any], tuple[Any, ...], dict[str, Any]]
