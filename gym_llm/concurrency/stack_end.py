@@ -1,8 +1,8 @@
 """A frame at which a walk over the C stack ends.
 
 libgcc's unwinder walks from return address to return address: glibc's `backtrace`, which torch calls for each of its
-errors, and Rust's backtraces use it. A greenlet has only its own part of the C stack. What lies behind its first frame
-belongs to another call by the time it is resumed, so the walk reads chance bytes and the process ends with SIGSEGV.
+errors, and Rust's backtraces use it. A greenlet has only its own part of the C stack. Behind its first frame lie the
+bytes of some other call, which the walk takes for addresses: the process ends with SIGSEGV.
 
 The unwinder stops at code that no library describes. `call` goes through such code: a few instructions in memory of our
 own, which call the function that they get and return.
