@@ -17,6 +17,7 @@ IDS = [env_id for env_id in env_ids() if gym.spec(env_id).entry_point.startswith
 ROWS = 5
 
 WITHOUT = {
+    "AegisV4Safety": "a classifier finds it safe",
     "Debate": "a judge prefers one side",
     "Negotiation": "the other seat decides what a proposal earns",
     "ProposerSolver": "the other seats decide what a problem earns",
@@ -43,6 +44,7 @@ WITHOUT = {
 """Verifiers whose right answer cannot be built from the row, and why."""
 
 FULL = {
+    "GenerativeRewardModel": 0.0,  # minus the distance
     "GUICoordinate": 0.99,  # the middle of a box is rounded to whole pixels
     "ToolCallMultiReward": 2.0,  # the message that ends the episode costs the third component
 }
