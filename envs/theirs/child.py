@@ -1,7 +1,8 @@
 """The child process that plays a framework's episodes: `python child.py NAME`, one JSON object a line both ways.
 
 It imports only Python's library, `room.py`, `views.py`, `bridge.py` and the framework. A request has an `id`, the
-number of a `play`, and an `op`: `open`, `step` or `close`. Its answer has the `id`, and a `turn` or an `error`.
+number of a `play`, and an `op`: `open`, `step` or `close`; or the `op` `samples`, and the arguments. Its answer has the
+`id`, and a `turn` or an `error`.
 """
 
 from __future__ import annotations
@@ -42,6 +43,8 @@ class Child:
         self._out.flush()
 
     def _carry_out(self, request: Any) -> Any:
+        if request["op"] == "samples":
+            return _listed(room.load(self._name).samples(request["arguments"]))
         number = request["play"]
         if request["op"] == "open":
             play = self._plays[number] = room.Play.of(self._name, request["arguments"], recording=request["recording"])
@@ -61,6 +64,10 @@ class Child:
             if not math.isfinite(sum(_rewards(turn))):
                 raise ValueError("The reward is not a finite number.") from None
             return json.dumps({"id": number, "turn": _finite(turn)}, default=_plain)
+
+
+async def _listed(samples: Any) -> Any:
+    return {"samples": await samples if inspect.isawaitable(samples) else samples}
 
 
 def _rewards(turn: Any) -> Any:

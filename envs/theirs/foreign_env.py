@@ -16,6 +16,7 @@ from gymnasium.error import DependencyNotInstalled
 from gym_llm import BaseTask, Episode, Verdict, VerifierEnv
 from gym_llm.concurrency import wait
 from gym_llm.core.env_config import Seconds
+from gym_llm.core.tasks import RowTasks, TaskSource
 from gym_llm.core.tools.calls import beyond_limits
 from gym_llm.core.verifier_env import has_only_reasoning, was_cut_off
 from gym_llm.envs.theirs.environments import python_of
@@ -23,6 +24,7 @@ from gym_llm.envs.theirs.frameworks import Framework
 from gym_llm.envs.theirs.hub_folder import HubFolder
 from gym_llm.envs.theirs.peer_process import PeerFailed, PeerProcess, RemotePlay
 from gym_llm.envs.theirs.room import MOST_CHARACTERS, Play, characters, load
+from gym_llm.envs.theirs.samples import samples_of
 from gym_llm.envs.theirs.served_folder import ServedFolder
 from gym_llm.errors import DeadlinePassed
 from gym_llm.types import Item, Row
@@ -91,6 +93,7 @@ class ForeignEnv(VerifierEnv[ForeignTask, Table]):
     shared_arguments: ClassVar[set[str]]
     """The arguments that are not the framework's own."""
     reverify_mode = "unsupported"
+    _lists_samples = False
 
     class Config(VerifierEnv.Config):
         """Arguments of every framework."""
@@ -114,6 +117,22 @@ class ForeignEnv(VerifierEnv[ForeignTask, Table]):
                 f"{framework.env_id} needs {framework.module}: pip install {packages}; or leave out `where`, "
                 "and they are installed apart."
             )
+        self._lists_samples = tasks is None and hasattr(load(framework.name), "samples")
+
+    @property
+    def tasks(self) -> TaskSource | None:  # type: ignore[override]
+        """The given tasks; else the framework's samples, each once, or seeds if it makes episodes without end."""
+        if self._lists_samples:
+            self._lists_samples = False
+            own = {name: value for name, value in self._own.items() if name not in self.framework.engines}
+            listed = samples_of(self.framework, own, is_here=self._is_here, seconds=self.config.step_seconds)
+            if (samples := wait(listed)) is not None:
+                self._tasks = RowTasks.from_rows([self.row([], **sample) for sample in samples], self.task_kind())
+        return self._tasks
+
+    @tasks.setter
+    def tasks(self, source: TaskSource | None) -> None:
+        self._tasks = source
 
     def generate(self, rng: np.random.Generator) -> Row:
         """Draw a seed."""

@@ -177,6 +177,12 @@ class PeerProcess:
             idle.plays += 1
             return idle
 
+    async def samples(self, arguments: dict[str, Any]) -> list[dict[str, Any]] | None:
+        """Return what the framework's `samples` does."""
+        answer = await (await self.child()).ask({"op": "samples", "arguments": arguments})
+        samples: list[dict[str, Any]] | None = _turn_of(answer)["samples"]
+        return samples
+
     async def aclose(self) -> None:
         """End all children."""
         for child in self._children:
@@ -240,10 +246,15 @@ class RemotePlay:
         else:
             assert self._child is not None
             answer = await self._child.ask({"op": "step", "play": self._number, "action": self._actions[place - 1]})
-        if "error" in answer:
-            error = PeerFailed(answer["error"])
-            error.add_note(answer["traceback"])
-            raise error
-        self._last = answer["turn"]
+        self._last = _turn_of(answer)
         digest: bytes = answer["digest"]
         return digest
+
+
+def _turn_of(answer: dict[str, Any]) -> dict[str, Any]:
+    if "error" in answer:
+        error = PeerFailed(answer["error"])
+        error.add_note(answer["traceback"])
+        raise error
+    turn: dict[str, Any] = answer["turn"]
+    return turn

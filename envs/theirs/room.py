@@ -27,6 +27,8 @@ modules that an environment needs besides. All of these may be missing:
 - `ENGINES`: which arguments may name an engine, and the seat that it plays.
 - `check(arguments)` raises a `ValueError` when the environment is made.
 - `of_row(row)` returns the arguments that a row's own fields mean.
+- `samples(arguments)` returns a dict of arguments for each sample that the arguments choose, in the list's order; or
+  None if seeds make episodes without end. It may be async.
 - `served(arguments)` returns the arguments of a `ServedFolder`, whose address is then the argument `url`; or None.
 
 `gym-llm env replay` uses these names: `FRAMEWORKS`, the names in recorded episodes, perhaps with a version.

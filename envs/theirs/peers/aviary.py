@@ -17,7 +17,7 @@ class Peer:
     Args:
         env: A registered environment (`dummy`), a dataset of tasks with `index`, or `module:Class`.
         env_kwargs: What it takes besides.
-        index: Which task of a dataset; None if `env` is an environment.
+        index: Which task of a dataset, None for each in turn; or None if `env` is an environment.
     """
 
     recording = False
@@ -103,6 +103,22 @@ def _schema(info: Any) -> Any:
         "parameters": {"additionalProperties": False, **parameters},
         "strict": False,
     }
+
+
+def samples(arguments: dict[str, Any]) -> list[dict[str, Any]] | None:
+    """Return the index of each task of a dataset; None for an environment, or a dataset without end."""
+    from aviary import env as registry
+
+    name = arguments["env"]
+    if arguments["index"] is not None:
+        return [{}]
+    if ":" in name or name in registry.ENV_REGISTRY:
+        return None
+    try:
+        count = len(registry.TaskDataset.from_name(name, **arguments["env_kwargs"] or {}))
+    except TypeError:
+        return None
+    return [{"index": index} for index in range(count)]
 
 
 def recorded(episode: dict[str, Any]) -> tuple[dict[str, Any], int | None]:

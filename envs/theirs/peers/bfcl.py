@@ -37,7 +37,7 @@ class Peer:
     In a conversation a turn without calls lets the user go on. More than 20 turns with calls in a row end it.
 
     Args:
-        task: A category (`multi_turn_base`), of which the seed draws a task; or a task's id (`multi_turn_base_17`).
+        task: A category (`multi_turn_base`), whose tasks are played in turn; or a task's id (`multi_turn_base_17`).
     """
 
     recording = False
@@ -179,6 +179,12 @@ def check(arguments: dict[str, Any]) -> None:
     for begin, why in _REFUSED.items():
         if str(arguments["task"]).startswith(begin):
             raise ValueError(f"{arguments['task']}: {why}.")
+
+
+def samples(arguments: dict[str, Any]) -> list[dict[str, Any]]:
+    """Return the id of each task of a category."""
+    ids = _tasks().get(arguments["task"])
+    return [{}] if ids is None else [{"task": name} for name in ids]
 
 
 def _plain(name: str) -> str:

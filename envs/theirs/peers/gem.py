@@ -59,6 +59,11 @@ def _math(question: Any, answer: Any) -> Any:
     return MathEnv(dataset=Dataset.from_list([{"problem": question, "answer": answer}]), use_mp=False)
 
 
+def samples(arguments: dict[str, Any]) -> list[dict[str, Any]] | None:
+    """Return one for a `MathEnv`, whose row is in the arguments; else GEM draws by the seed, perhaps one row twice."""
+    return [{}] if arguments["env"] == "MathEnv" else None
+
+
 def recorded(episode: dict[str, Any]) -> tuple[dict[str, Any], int | None]:
     """Return the arguments and the seed of a recorded episode."""
     kwargs = dict(episode["kwargs"])

@@ -21,7 +21,7 @@ class Peer:
     Args:
         task: A registered task (`inspect_evals/gpqa_diamond`), or `module:function`.
         task_args: What it takes.
-        index: Which sample; None to draw one by the seed.
+        index: Which sample; None for each in turn.
         samples: Samples without a task: objects with `input`, `target`, `choices`.
         solver: A solver that replaces that of the task: `multiple_choice`.
         solver_args: What it takes.
@@ -46,8 +46,7 @@ class Peer:
     ) -> None:
         from _gym_llm_theirs_bridge import Bridge
 
-        solvers, scorers = (solver, solver_args or {}), (scorer, scorer_args or {})
-        self._task = _task(json.dumps([task, task_args or {}, samples, solvers, scorers]))
+        self._task = _task(_key_of(task, task_args, samples, (solver, solver_args), (scorer, scorer_args)))
         self._index, self._metric, self._bridge = index, metric, Bridge()
         self._seen: set[Any] = set()
         self._tools: list[Any] = []
@@ -143,6 +142,19 @@ class Peer:
         if tools != self._tools:
             self._tools = turn["tools"] = tools
         return turn
+
+
+def samples(arguments: dict[str, Any]) -> list[dict[str, Any]]:
+    """Return the index of each sample."""
+    if arguments["index"] is not None:
+        return [{}]
+    named = (arguments[name] for name in ("task", "task_args", "samples"))
+    dataset = _task(_key_of(*named)).dataset
+    return [{"index": index} for index in range(len(dataset))]
+
+
+def _key_of(task: str, task_args: Any, samples: Any, solver: Any = (None, None), scorer: Any = (None, None)) -> str:
+    return json.dumps([task, task_args or {}, samples, *((name, given or {}) for name, given in (solver, scorer))])
 
 
 def _key(message: Any) -> Any:

@@ -18,7 +18,7 @@ class Peer:
 
     Args:
         task: Its name, or an object with a task's configuration.
-        index: Which document of the evaluated split; None to draw one by the seed.
+        index: Which document of the evaluated split; None for each in turn.
         docs: Documents that replace the data set, for a task whose configuration is an object.
         num_fewshot: How many examples precede the question; None for that of the task.
         filter: Which of the task's filters is paid; None for the first.
@@ -77,6 +77,14 @@ class Peer:
         if metric not in numbers:
             raise ValueError(f"The task's metrics are {metrics}: choose a number of these with `metric`.")
         return numbers[metric]
+
+
+def samples(arguments: dict[str, Any]) -> list[dict[str, Any]]:
+    """Return the index of each document."""
+    if arguments["index"] is not None:
+        return [{}]
+    names = ("task", "docs", "num_fewshot", "include_path")
+    return [{"index": index} for index in range(len(_task(json.dumps([arguments[name] for name in names])).eval_docs))]
 
 
 @functools.lru_cache(maxsize=64)

@@ -25,7 +25,7 @@ class Peer:
         url: The server's address: `http://HOST:8080`.
         env: The environment's name on the server; None for its first.
         split: The split of its tasks; None for its first of type `train`, else its first.
-        index: Which task; None to draw one by the seed.
+        index: Which task; None for each in turn.
         task_spec: The task itself, instead of one of a split.
         headers: What each request has besides, such as `X-API-Key` or `X-Secrets`.
     """
@@ -46,7 +46,8 @@ class Peer:
         self._url, self._headers = url, dict(headers or {})
         self._lobby: Any = Wire(url, headers)  # requests without a session
         self._wire = self._lobby
-        self._env, self._task = env, {"split": split, "index": index, "task_spec": task_spec}
+        self._env = env
+        self._task: dict[str, Any] = {"split": split, "index": index, "task_spec": task_spec}
         self._names: dict[str, str] = {}
         self._terminal: dict[str, Any] | None = None
         self._pinging: asyncio.Task[None] | None = None
@@ -55,17 +56,14 @@ class Peer:
         """Open a session with a task; returns its prompt and tools."""
         from _gym_llm_theirs_wires import Wire, function_tools
 
-        known = await self._lobby.value("/list_environments")
-        self._env = self._env or _text(_first(known, "environments"))
-        if self._env.lower() not in map(str.lower, map(_text, known)):
-            raise ValueError(f"The server has no environment {self._env!r}; it has {', '.join(known)[:500]}.")
+        env = await self._choose_env()
         task = {name: value for name, value in (await self._chosen(seed or 0)).items() if value is not None}
         stream = await self._lobby.events("/create_session", {})
         session = json.loads(stream["end"])["sid"] if stream.get("end") else stream["task_id"].strip()
         self._wire = Wire(self._url, {**self._headers, "X-Session-ID": session})
-        await self._needed("/create", {"env_name": self._env, **task})
+        await self._needed("/create", {"env_name": env, **task})
         self._pinging = asyncio.create_task(self._ping())
-        listed = await self._wire.value(f"/{self._env}/task_tools") or await self._needed(f"/{self._env}/tools")
+        listed = await self._wire.value(f"/{env}/task_tools") or await self._needed(f"/{env}/tools")
         tools, self._names = function_tools(listed.get("tools"))
         terminal = listed.get("terminal_tool")
         self._terminal = terminal if isinstance(terminal, dict) else None
@@ -107,18 +105,40 @@ class Peer:
     async def _chosen(self, seed: int) -> dict[str, Any]:
         if self._task["task_spec"] is not None:
             return {"task_spec": self._task["task_spec"]}
-        split, index = self._task["split"], self._task["index"]
-        if split is None:
-            splits = await self._lobby.value(f"/{self._env}/splits")
-            split = next((each for each in splits or [] if each.get("type") == "train"), _first(splits, "splits"))
-            split = _text(split.get("name"))
+        split, index = await self._split(), self._task["index"]
         if index is None:
-            status, counted = await self._lobby.ask(f"/{self._env}/num_tasks", {"split": split})
-            count = json.loads(counted).get("num_tasks") if status == 200 else None
-            if count == 0 or status not in (200, 501):
-                raise ValueError(f"The split {split!r} has no tasks to draw from ({status}): give an `index`.")
-            index = seed % count if isinstance(count, int) else seed  # our own server generates tasks without end
+            count = await self._count(split)
+            index = seed if count is None else seed % count
         return {"split": split, "index": index}
+
+    async def count(self) -> int | None:
+        """Return the number of tasks of the split; None for a server like ours that generates them without end."""
+        try:
+            await self._choose_env()
+            return await self._count(await self._split())
+        finally:
+            await self._lobby.close()
+
+    async def _choose_env(self) -> str:
+        known = await self._lobby.value("/list_environments")
+        self._env = self._env or _text(_first(known, "environments"))
+        if self._env.lower() not in map(str.lower, map(_text, known)):
+            raise ValueError(f"The server has no environment {self._env!r}; it has {', '.join(known)[:500]}.")
+        return self._env
+
+    async def _split(self) -> str:
+        if (split := self._task["split"]) is not None:
+            return split
+        splits = await self._lobby.value(f"/{self._env}/splits")
+        chosen = next((each for each in splits or [] if each.get("type") == "train"), _first(splits, "splits"))
+        return _text(chosen.get("name"))
+
+    async def _count(self, split: str) -> int | None:
+        status, counted = await self._lobby.ask(f"/{self._env}/num_tasks", {"split": split})
+        count = json.loads(counted).get("num_tasks") if status == 200 else None
+        if count == 0 or status not in (200, 501):
+            raise ValueError(f"The split {split!r} has no tasks to choose from ({status}): give an `index`.")
+        return count if isinstance(count, int) else None
 
     async def _prompt(self) -> list[dict[str, Any]]:
         messages = await self._wire.value(f"/{self._env}/messages")
@@ -158,6 +178,14 @@ class Peer:
             await asyncio.sleep(_PING_SECONDS)
             with contextlib.suppress(ConnectionError):
                 await self._wire.ask("/ping", {})
+
+
+async def samples(arguments: dict[str, Any]) -> list[dict[str, Any]] | None:
+    """Return the index of each task of the split; None for tasks that are generated without end."""
+    if arguments["index"] is not None or arguments["task_spec"] is not None:
+        return [{}]
+    count = await Peer(**arguments).count()
+    return None if count is None else [{"index": index} for index in range(count)]
 
 
 def _items(role: str, blocks: list[dict[str, Any]]) -> list[dict[str, Any]]:

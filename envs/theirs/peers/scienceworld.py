@@ -25,8 +25,8 @@ class Peer:
 
     Args:
         task: Its name: `boil`, `find-living-thing`, `use-thermometer`.
-        variation: Its number; None to draw one of the split by the seed.
-        split: Which variations are drawn.
+        variation: Its number; None for each of the split in turn.
+        split: Which variations are played.
         simplification: `easy`, or names of simplifications, separated by commas.
         max_steps: After how many commands the episode is truncated.
     """
@@ -61,8 +61,7 @@ class Peer:
     def _begin(self, seed: int | None) -> dict[str, Any]:
         env = self._env = _world(self._max_steps)
         if (variation := self._variation) is None:
-            env.load(self._task, 0, self._simplification)
-            choices = getattr(env, f"get_variations_{self._split}")()
+            choices = _variations(env, self._task, self._split, self._simplification)
             variation = choices[(seed or 0) % len(choices)]
         env.load(self._task, variation, self._simplification)
         observation, info = env.reset()
@@ -93,6 +92,21 @@ class Peer:
     def _about(info: dict[str, Any]) -> dict[str, Any]:
         names = {"score": "score", "moves": "moves", "variationIdx": "variation"}
         return {**{new: info[old] for old, new in names.items()}, "success": info["score"] >= _FULL_SCORE}
+
+
+def samples(arguments: dict[str, Any]) -> list[dict[str, Any]]:
+    """Return the number of each variation of the split."""
+    if arguments["variation"] is not None:
+        return [{}]
+    with _TURN:
+        names = ("task", "split", "simplification")
+        numbers = _variations(_world(arguments["max_steps"]), *(arguments[name] for name in names))
+        return [{"variation": number} for number in numbers]
+
+
+def _variations(env: Any, task: str, split: str, simplification: str) -> list[int]:
+    env.load(task, 0, simplification)
+    return list(getattr(env, f"get_variations_{split}")())
 
 
 def _world(max_steps: int) -> Any:

@@ -66,6 +66,11 @@ class Peer:
         self._env.close()
 
 
+def samples(arguments: dict[str, Any]) -> list[dict[str, Any]]:
+    """Return one: the arguments have the row."""
+    return [{}]
+
+
 def recorded(episode: dict[str, Any]) -> tuple[dict[str, Any], int | None]:
     """Return the arguments and the seed of a recorded episode."""
     return {"env": episode["env"], "prompt": episode["observations"][0], **episode["kwargs"]}, None

@@ -29,8 +29,8 @@ class Peer:
     Args:
         domain: `mock`, `airline`, `retail`, `telecom`, or one of its sets of tasks (`telecom_small`); `DOMAIN:TASK` for
             one task.
-        task: Its id, or the task itself as an object; None to draw one by the seed.
-        split: Of which of the domain's splits a task is drawn; None for its default.
+        task: Its id, or the task itself as an object; None for each in turn.
+        split: Which of the domain's splits is played; None for its default.
         source: A folder with a checkout of tau2-bench, whose data are read; it is installed from there.
         user: An engine that plays the user, or a list of what the user says, which ends the conversation.
         judge: An engine for tasks that assert something in words.
@@ -210,6 +210,15 @@ def packages(arguments: dict[str, Any]) -> tuple[str, ...]:
     if not (folder / "src" / "tau2").is_dir():
         raise ValueError(f"{folder} is not a checkout of tau2-bench.")
     return (str(folder), "greenlet")
+
+
+def samples(arguments: dict[str, Any]) -> list[dict[str, Any]]:
+    """Return the id of each task of the domain's split."""
+    domain, _, named = arguments["domain"].partition(":")
+    if arguments["task"] or named:
+        return [{}]
+    _prepare(arguments["source"])
+    return [{"task": task.id} for task in _tasks(domain, arguments["split"])]
 
 
 def of_row(row: dict[str, Any]) -> dict[str, Any]:

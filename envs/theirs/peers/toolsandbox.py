@@ -38,7 +38,7 @@ class Peer:
     Args:
         source: The folder of a checkout of NeMo Gym, or of its `resources_servers/toolsandbox`.
         scenario: Its name; None for that of `task_idx`.
-        task_idx: Its place among the names in order.
+        task_idx: Its place among the names in order; None for each in turn.
         user: The engine that plays the user.
         max_messages: The most messages of the scenario; None for its own limit.
         max_steps: After how many turns the episode is truncated.
@@ -51,7 +51,7 @@ class Peer:
         self,
         source: str = "",
         scenario: str | None = None,
-        task_idx: int = 0,
+        task_idx: int | None = None,
         user: Any = None,
         max_messages: int | None = None,
         max_steps: int = 30,
@@ -62,6 +62,7 @@ class Peer:
         _import_from(source)
         scenarios = _scenarios(preferred_tool_backend)
         names = sorted(scenarios)
+        task_idx = task_idx or 0
         if scenario is None and not 0 <= task_idx < len(names):
             raise ValueError(f"task_idx is a number from 0 to {len(names) - 1}; got {task_idx}.")
         name = names[task_idx] if scenario is None else scenario
@@ -283,6 +284,14 @@ def _scenarios(backend: str) -> dict[str, Any]:
     finally:
         random.setstate(state)
     return scenarios
+
+
+def samples(arguments: dict[str, Any]) -> list[dict[str, Any]]:
+    """Return the name of each scenario."""
+    if arguments["scenario"] is not None or arguments["task_idx"] is not None:
+        return [{}]
+    _import_from(arguments["source"])
+    return [{"scenario": name} for name in sorted(_scenarios(arguments["preferred_tool_backend"]))]
 
 
 def check(arguments: dict[str, Any]) -> None:

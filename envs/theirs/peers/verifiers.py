@@ -19,7 +19,7 @@ class Peer:
     Args:
         env: Its name: the module `NAME` must have `load_environment`.
         env_args: What that takes.
-        index: Which row; None to draw one by the seed.
+        index: Which row; None for each in turn.
         split: `"train"` or `"eval"`.
     """
 
@@ -41,7 +41,7 @@ class Peer:
 
     async def reset(self, seed: int | None) -> dict[str, Any]:
         """Begin with the rollout's first request."""
-        rows = self._env.get_eval_dataset() if self._split == "eval" else self._env.get_dataset()
+        rows = _rows(self._env, self._split)
         row = rows[(seed or 0) % len(rows) if self._index is None else self._index]
         turn = await self._bridge.start(self._play(row))
         return {**turn, "observation": row["prompt"]} if self.recording else turn
@@ -117,6 +117,18 @@ def _client_class() -> Any:
 
     unused = dict.fromkeys(Client.__abstractmethods__)
     return type("Actions", (Client,), {**unused, "get_response": get_response, "close": close})
+
+
+def samples(arguments: dict[str, Any]) -> list[dict[str, Any]]:
+    """Return the index of each row."""
+    if arguments["index"] is not None:
+        return [{}]
+    env = _environment(json.dumps([arguments["env"], arguments["env_args"] or {}]))
+    return [{"index": index} for index in range(len(_rows(env, arguments["split"])))]
+
+
+def _rows(env: Any, split: str) -> Any:
+    return env.get_eval_dataset() if split == "eval" else env.get_dataset()
 
 
 @functools.lru_cache(maxsize=64)

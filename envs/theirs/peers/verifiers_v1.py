@@ -19,7 +19,7 @@ class Peer:
     Args:
         taskset: Its id: the module `NAME` must have one `Taskset`.
         taskset_config: Its settings.
-        index: Which task; None to draw one by the seed, among the first `most`.
+        index: Which task; None for each of the first `most` in turn.
         most: How many tasks are loaded at most.
     """
 
@@ -87,6 +87,14 @@ def _item(message: Any) -> dict[str, Any]:
     if not isinstance(found.get("content"), str):
         raise NotImplementedError("A message has parts that cannot be shown.")
     return {"role": found["role"], "content": found["content"]}
+
+
+def samples(arguments: dict[str, Any]) -> list[dict[str, Any]]:
+    """Return the index of each task."""
+    if arguments["index"] is not None:
+        return [{}]
+    key = json.dumps([arguments["taskset"], arguments["taskset_config"] or {}])
+    return [{"index": index} for index in range(len(_tasks(key, arguments["most"])))]
 
 
 @functools.lru_cache(maxsize=64)
