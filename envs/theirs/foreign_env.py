@@ -94,6 +94,7 @@ class ForeignEnv(VerifierEnv[ForeignTask, Table]):
     """The arguments that are not the framework's own."""
     reverify_mode = "unsupported"
     _lists_samples = False
+    _tasks: TaskSource | None
 
     class Config(VerifierEnv.Config):
         """Arguments of every framework."""

@@ -6,6 +6,7 @@ import re
 import shlex
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, aclosing, contextmanager, nullcontext
+from importlib.util import find_spec
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -16,6 +17,7 @@ from gym_llm.cli.play_options import (
     RunFileOptions,
     nothing_played,
     print_ending,
+    print_notes,
     refuse_first,
     with_options,
 )
@@ -127,6 +129,8 @@ def eval(
                 tool_call_parser=play.tool_call_parser,
             )
             stack.enter_context(evaluation)
+        if not files.quiet:
+            print_notes(part for run in evaluation.runs.values() for part in run.parts.values())
         again = resume_command(context.obj, None if output else str(evaluation.folder))
         interrupts.last_words = f"Ended at once, while episodes were under way. {again}\n"
         code = 1
@@ -203,12 +207,16 @@ def _play(evaluation: Evaluation, interrupts: Interrupts, trackers: Sequence[str
     if not evaluation.remaining:
         return
 
+    from gym_llm.cli.progress import CausePrinter
     from gym_llm.evaluation.tracking import RunLog
+
+    causes = CausePrinter()
 
     async def follow() -> None:
         async with aclosing(evaluation.records()) as records:
             async for engine, record in records:
                 logs[engine].see(record)
+                causes.see(record)
                 advance(engine)
 
     logs: dict[str, RunLog] = {}
@@ -264,7 +272,7 @@ def _print(result: EvaluationResult) -> None:
         console.print(shown)
         if table.note:
             console.print(Text(plain(table.note, NOTE), "dim"), soft_wrap=True)
-    if not (result.folder / "plots").exists():
+    if find_spec("matplotlib") is None:
         from gym_llm.utils.extras import install
 
         console.out(f"no plots: matplotlib is not installed; {install('plots')}", highlight=False)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import inspect
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import MISSING, dataclass, fields, is_dataclass, replace
 from typing import TYPE_CHECKING, Annotated, Any, get_type_hints
 
@@ -31,7 +31,7 @@ from gym_llm.utils.extras import install
 
 if TYPE_CHECKING:
     from gym_llm.rollouts.settings import RolloutSettings, Tracing
-    from gym_llm.rollouts.workload import Part
+    from gym_llm.rollouts.workload import OpenWorkload, Part
 
 _PIP = '{"pip": ["math-verify==0.8.0"]}'
 _OWN = "instead of the tasks' own"
@@ -291,6 +291,12 @@ def with_options(command: Callable[..., int]) -> Callable[..., int]:
     wrapper.__signature__ = inspect.Signature(parameters, return_annotation=int)  # type: ignore[attr-defined]
     wrapper.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
     return wrapper
+
+
+def print_notes(parts: Iterable[OpenWorkload]) -> None:
+    """Print once what a plan has to say, such as that there are fewer tasks than the limit."""
+    for note in dict.fromkeys(part.plan.note for part in parts if part.plan.note):
+        print(printable(note), file=sys.stderr)
 
 
 def nothing_played(argv: Sequence[str], has_output: bool) -> None:

@@ -11,8 +11,10 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 
 from gym_llm.cli.bars import Draw, show_bars
+from gym_llm.cli.refusals import printable
 from gym_llm.data.files.reading import ON_READ
 from gym_llm.rollouts.run import Run
+from gym_llm.types import Rollout
 
 _PATIENCE_SECONDS = 1.0
 _TICK_SECONDS = 0.5
@@ -79,6 +81,20 @@ def show_waiting(name: str) -> Iterator[Callable[[], None]]:
         yield end
     finally:
         end()
+
+
+class CausePrinter:
+    """Prints the cause of the first masked episode of each kind on stderr, as soon as it is known."""
+
+    def __init__(self) -> None:
+        self._kinds: set[str] = set()
+
+    def see(self, record: Rollout) -> None:
+        """Take a record."""
+        kind = record.get("failure_kind")
+        if kind is not None and kind not in self._kinds:
+            self._kinds.add(kind)
+            print(f"masked ({kind}): {printable(record['error'] or '')}", file=sys.stderr, flush=True)
 
 
 @contextmanager

@@ -14,6 +14,7 @@ from gym_llm.cli.play_options import (
     RunFileOptions,
     nothing_played,
     print_ending,
+    print_notes,
     refuse_first,
     with_options,
 )
@@ -111,6 +112,8 @@ def rollout(
                 settings=play.settings(files.otel),
             )
         with opened as run:
+            if not files.quiet:
+                print_notes(run.parts.values())
             again = resume_command(context.obj, None if output else str(run.path))
             interrupts.last_words = f"Ended at once, while episodes were under way. {again}\n"
             code, ended = _play(run, interrupts, files, conversations, show) if run.remaining else (0, "")
@@ -186,7 +189,7 @@ def _play(
     Returns:
         The exit code and the reason of a run that ended early; 0 and "" otherwise.
     """
-    from gym_llm.cli.progress import show_progress
+    from gym_llm.cli.progress import CausePrinter, show_progress
     from gym_llm.evaluation.tracking import RunLog, make_tracker
 
     async def follow() -> None:
@@ -195,8 +198,10 @@ def _play(
                 if len(conversations) < show:
                     conversations.append(record)
                 run_log.see(record)
+                causes.see(record)
                 advance()
 
+    causes = CausePrinter()
     trackers = [make_tracker(spec) for spec in files.log or []]
     with nullcontext(lambda: None) if files.quiet else show_progress(run) as advance, RunLog(run, trackers) as run_log:
         try:

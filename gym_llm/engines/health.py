@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Awaitable, Callable
 
 from gym_llm.engines.routing import Server
@@ -12,6 +13,10 @@ logger = redacted_logger(__name__)
 
 CHECK_SECONDS = 5.0
 """How long a server that failed rests before it is asked whether it answers, and again if it does not."""
+
+
+LIMITED_SECONDS = 60.0
+"""The pause between two warnings about a server's rate limit."""
 
 
 class HealthChecks:
@@ -34,6 +39,13 @@ class HealthChecks:
         server.on_trial = server.on_trial or hung
         if server not in self._tasks:
             self._tasks[server] = asyncio.create_task(self._watch(server))
+
+    def limited(self, server: Server, failure: str, seconds: float) -> None:
+        """Log that a server refuses requests for their rate, and the pause; once a minute of many requests."""
+        now = time.monotonic()
+        if now - server.warned_at >= LIMITED_SECONDS:
+            server.warned_at = now
+            logger.warning("%s; waiting %.0f s before the next try", failure, max(1.0, seconds))
 
     async def aclose(self) -> None:
         """Stop permanently. The next user of the servers checks them first."""

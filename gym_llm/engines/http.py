@@ -32,6 +32,7 @@ from gym_llm.engines.http_client import Endpoint, check_header_name, open_sessio
 from gym_llm.engines.http_failures import (
     failure_clause,
     is_overflow,
+    is_spent,
     kind_of,
     kind_of_status,
     parse_body,
@@ -49,6 +50,7 @@ from gym_llm.engines.sockets import raise_open_files_limit
 from gym_llm.engines.weights import UpdateMode, Weights
 from gym_llm.errors import EngineError, EngineUnavailable
 from gym_llm.protocols.chat.completions import chat_to_response
+from gym_llm.records.failures import QUOTA_SPENT
 from gym_llm.tokens.weight_versions import Starts, note_versions
 from gym_llm.types import Request, ResponseDict
 from gym_llm.utils.json_codec import dumps
@@ -88,7 +90,8 @@ class HTTPEngine(Engine):
     chat, calls whose arguments are not a JSON object are sent with `{}` instead, because older versions of vLLM refuse
     such a conversation (https://github.com/vllm-project/vllm/pull/48922).
 
-    A server that begins to fail is logged as a warning, retries and recoveries at level INFO.
+    A server that begins to fail, or to refuse requests for their rate, is logged as a warning; retries and recoveries
+    at level INFO. An account without credit (`insufficient_quota`, 402) is not asked again.
 
     Args:
         base_urls: One base URL, several separated by commas, or a list; the part before `/chat/completions`.
@@ -391,6 +394,8 @@ class HTTPEngine(Engine):
                     return None, server
                 text = f"{server.base_url} answered {status}: {message[:300]}"
                 failure = EngineError(text, failure_kind=kind_of_status(status))
+                if is_spent(status, payload):
+                    raise EngineError(f"{text}. {QUOTA_SPENT}", failure_kind="provider_quota_exhausted")
                 if refusal is None and (older := with_old_limit(body, status, message)):
                     body, refusal = older, failure
                     continue
@@ -407,6 +412,8 @@ class HTTPEngine(Engine):
                 raise EngineError(text, failure_kind=failure.failure_kind)
             backoff = min(MAX_BACKOFF_SECONDS, BACKOFF_SECONDS * 2 ** min(len(failures) - 1, 10))
             wait += random.uniform(0.0, backoff)
+            if failure.failure_kind == "provider_quota_exhausted":
+                self._health.limited(server, str(failure), wait)
             logger.info("Retry %d of episode %r in %.1f s: %s", len(failures), episode_id, wait, failure)
             await asyncio.sleep(wait)
 

@@ -20,6 +20,18 @@ MAX_RETRY_AFTER_SECONDS = 60.0
 """A server that asks for a longer pause is asked again after this one."""
 
 _MAX_MESSAGE = 10_000
+_SPENT_CODES = frozenset(
+    {
+        "billing_hard_limit_reached",
+        "billing_not_active",
+        "credit_limit",
+        "exceeded_current_quota_error",
+        "insufficient_balance",
+        "insufficient_credits",
+        "insufficient_quota",
+    }
+)
+"""Codes and types of errors that no pause mends; a mere rate limit has another one, or none."""
 _OVERFLOW_PHRASES = (
     "context_length_exceeded",  # OpenAI's error code
     "context length",  # OpenAI, vLLM ("maximum context length"), SGLang
@@ -69,6 +81,27 @@ def server_message(payload: bytes) -> str:
 
 def _text(value: Any) -> str:
     return value[:_MAX_MESSAGE] if isinstance(value, str) else excerpt(value, _MAX_MESSAGE)
+
+
+def is_spent(status: int, payload: bytes) -> bool:
+    """Whether an error says that the account has no credit left, so that the same request fails again.
+
+    >>> is_spent(429, b'{"error": {"message": "You exceeded your current quota", "code": "insufficient_quota"}}')
+    True
+    >>> is_spent(429, b'{"error": {"message": "Rate limit reached", "code": "rate_limit_exceeded"}}')
+    False
+    """
+    if status == 402:
+        return True
+    if not 400 <= status < 500:
+        return False
+    try:
+        body = parse_body(payload)
+    except ValueError:
+        return False
+    error = body.get("error", body) if isinstance(body, dict) else None
+    named = [error.get(name) for name in ("code", "type")] if isinstance(error, dict) else []
+    return any(isinstance(name, str) and name.lower() in _SPENT_CODES for name in named)
 
 
 def is_overflow(status: int, message: str) -> bool:

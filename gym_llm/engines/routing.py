@@ -29,6 +29,7 @@ class Server:
             fails at once would always be the least loaded.
         on_trial: The server missed a deadline and seems to answer again. It gets one new episode at a time until it has
             answered a request.
+        warned_at: When a warning about the server's rate limit was logged, in seconds of the monotonic clock.
     """
 
     base_url: URL
@@ -37,6 +38,7 @@ class Server:
     failures: int = 0
     resting: bool = False
     on_trial: bool = False
+    warned_at: float = float("-inf")
 
 
 class Router:

@@ -288,13 +288,29 @@ def headline(data: Mapping[str, Any]) -> tuple[str, str]:
     finished = sum(result["metrics"]["episodes"] for result in results)
     planned = sum(result.get("planned", 0) for result in results)
     state = f"complete · {finished:,}" if data.get("complete") else f"not complete · {finished:,} of {planned:,}"
+    if data.get("complete") and finished and not any(result["metrics"].get("mean_reward") for result in results):
+        state = f"no episode has a score · {finished:,}"
     made = f"{data.get('created', '')}, gym_llm {data.get('gym_llm', '')}"
     return f"{_listed(datasets)}, played by {_listed(engines)}", f"{state} episodes · {made}"
 
 
 def notices(data: Mapping[str, Any]) -> list[str]:
-    """Return the notices that stand above the figures: which of the tasks are sample data."""
-    return list(dict.fromkeys(str(sample) for result in data["results"] if (sample := result.get("sample"))))
+    """Return the notices above the figures: which tasks are sample data, and why episodes have no score."""
+    samples = (str(sample) for result in data["results"] if (sample := result.get("sample")))
+    return list(dict.fromkeys((*samples, *map(_masked, filter(_has_error, data["results"])))))
+
+
+def _has_error(result: Mapping[str, Any]) -> bool:
+    return bool(result.get("first_error"))
+
+
+def _masked(result: Mapping[str, Any]) -> str:
+    metrics = result["metrics"]
+    count = sum(metrics.get("failure_kinds", {}).values())
+    return (
+        f"{result['dataset']} by {result['engine']}: {count:,} of {metrics['episodes']:,} episodes are masked, "
+        f"the first so: {result['first_error']}"
+    )
 
 
 def natural_order(values: Iterable[str]) -> list[str]:

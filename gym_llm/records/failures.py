@@ -6,7 +6,8 @@ import asyncio
 import errno
 import socket
 import traceback
-from typing import Literal, NamedTuple, get_args
+from collections.abc import Mapping
+from typing import Any, Literal, NamedTuple, get_args
 
 from gym_llm.errors import EngineError, InfrastructureError, JudgeError
 from gym_llm.types import FailureKind, Phase
@@ -29,6 +30,9 @@ TRANSIENT: frozenset[str] = frozenset(
     }
 )
 """Failures that may pass: an episode masked for one of these is worth another try; a bug in `verify` stays one."""
+
+QUOTA_SPENT = "The account's quota is spent: no request will be answered."
+"""The end of the error of a request that no pause and no other try will mend: it ends a run."""
 
 _LOCAL = {errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.ENOSPC, errno.EADDRNOTAVAIL, errno.EAGAIN}
 _CLIENTS = ("aiohttp", "httpx", "httpcore", "requests", "urllib3")
@@ -76,6 +80,17 @@ def failure_of(error: BaseException, phase: Phase | Literal["env"] | None, env_i
     if text is not None:
         _log_once(error, env_id, where, text)
     return Failure(failure_kind(error, where), where, _message(error) if of_engine else reason(error), text)
+
+
+def may_pass(record: Mapping[str, Any]) -> bool:
+    """Return whether another try of a masked episode may succeed."""
+    return record["failure_kind"] in TRANSIENT and not is_quota_spent(record)
+
+
+def is_quota_spent(record: Mapping[str, Any]) -> bool:
+    """Return whether an episode is masked because the provider's account has no credit left."""
+    is_quota = record.get("failure_kind") in ("provider_quota_exhausted", "judge_failed")
+    return is_quota and QUOTA_SPENT in (record.get("error") or "")
 
 
 def failure_kind(error: BaseException, phase: Phase | None) -> FailureKind:

@@ -13,7 +13,7 @@ import gymnasium as gym
 from gym_llm.concurrency.answered_once import remembering
 from gym_llm.core.step_clock import StepClock
 from gym_llm.engines.engine import Engine
-from gym_llm.records.failures import TRANSIENT
+from gym_llm.records.failures import TRANSIENT, may_pass
 from gym_llm.rollouts.durable.durable_episode import DurableEpisode, DurableModel
 from gym_llm.rollouts.durable.journal import Journal
 from gym_llm.rollouts.env_slots import EnvSlots
@@ -197,7 +197,7 @@ async def with_retries(play: Callable[[], Awaitable[Rollout]], *, retries: int, 
     attempts = attempt
     if attempts > 1:
         record["attempts"] = attempts
-    while record["failure_kind"] in TRANSIENT and attempts <= retries:
+    while may_pass(record) and attempts <= retries:
         await asyncio.sleep(min(2 ** (attempts - 1), _LONGEST_PAUSE))
         record = await play()
         attempts += 1

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from gym_llm.errors import TooManyFailures
+from gym_llm.records.failures import is_quota_spent
 from gym_llm.types import Rollout
 
 DEFAULT = "10%"
@@ -45,13 +46,15 @@ class FailureLimit:
         """Count an episode.
 
         Raises:
-            TooManyFailures: If that is one masked episode too many.
+            TooManyFailures: If that is one masked episode too many, or the account of a provider has no credit left.
         """
         self._finished += 1
         if record["reward"] is not None:
             return
         self._masked += 1
         self._first = self._first or record["error"]
+        if is_quota_spent(record):
+            raise TooManyFailures(str(record["error"]))
         if self._masked > self._count and self._masked > self._share * self._finished:
             raise TooManyFailures(
                 f"{self._masked} of {self._finished} episodes are masked, which is more than max_failures allows; "

@@ -44,6 +44,7 @@ class Plan:
         length: Number of episodes.
         first_task: Index of the first task.
         interleaved: Whether all tasks are played once before any is repeated.
+        note: A sentence where there are fewer tasks than were asked for; else "".
     """
 
     factory: EnvFactory
@@ -52,6 +53,7 @@ class Plan:
     length: int
     first_task: int = 0
     interleaved: bool = False
+    note: str = ""
 
     def __len__(self) -> int:
         """Number of episodes."""
@@ -117,6 +119,11 @@ def open_plan(
         factory.tasks.check(first_task)
     if episodes is not None:
         num_tasks = min(size or episodes, episodes)
-        return Plan(factory, num_tasks, -(-episodes // num_tasks), episodes, first_task, interleaved=True)
+        each = -(-episodes // num_tasks)
+        note = f"{factory.env_id} has {num_tasks:,} tasks: {episodes:,} episodes play each up to {each:,} times."
+        return Plan(factory, num_tasks, each, episodes, first_task, interleaved=True, note=note if each > 1 else "")
     num_tasks = min(number for number in (limit, size) if number) if limit or size else _DEFAULT_GENERATED
-    return Plan(factory, num_tasks, repeats, num_tasks * repeats, first_task)
+    note = ""
+    if limit is not None and num_tasks < limit:
+        note = f"{factory.env_id} has {num_tasks:,} tasks, fewer than the limit of {limit:,}: all are played."
+    return Plan(factory, num_tasks, repeats, num_tasks * repeats, first_task, note=note)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from pathlib import Path
 from typing import Any
 
@@ -10,10 +11,13 @@ import gymnasium as gym
 import pytest
 from testing import message
 
+from gym_llm import Run
 from gym_llm.core.registry.env_files import env_spec
 from gym_llm.envs.theirs.bridge import Bridge
 from gym_llm.envs.theirs.environments import home_of
 from gym_llm.envs.theirs.frameworks import frameworks
+from gym_llm.errors import UsageError
+from gym_llm.rollouts.plan import open_plan
 
 DEMOS = Path(__file__).parent / "theirs"
 
@@ -168,7 +172,52 @@ def test_a_verifiers_taskset_pays_its_weights(demos: None) -> None:
     env.close()
 
 
+SAMPLES: list[tuple[str, str, dict[str, Any], int | None]] = [
+    ("inspect", "Inspect", {"task": "inspect_demo:sums", "task_args": {"largest": 10}}, 10),
+    ("inspect", "Inspect", {"task": "inspect_demo:sums", "index": 2}, 1),
+    ("inspect", "Inspect", {"samples": [{"input": "a", "target": "b"}]}, 1),
+    ("lm_eval", "LMEval", {"task": ADDITION, "docs": [{"question": "1+1?", "answer": "2"}] * 3}, 3),
+    ("verifiers", "Verifiers", {"env": "demo-v0"}, 12),
+    ("verifiers_v1", "VerifiersV1", {"taskset": "demo-v1", "most": 2}, 2),
+    ("bfcl", "BFCLEval", {"task": "multi_turn_base"}, 200),
+    ("bfcl", "BFCLEval", {"task": "multi_turn_base_17"}, 1),
+    ("", "NeMoGym", {"url": "http://127.0.0.1:9", "row": {"question": "?"}}, 1),
+    ("", "Gymnasium", {"env": "FrozenLake-v1"}, None),
+]
+
+
+@pytest.mark.parametrize(("package", "name", "arguments", "count"), SAMPLES)
+def test_each_sample_of_a_framework_is_one_task(
+    demos: None, package: str, name: str, arguments: dict[str, Any], count: int | None
+) -> None:
+    if package:
+        needs(package)
+    env_id = f"gym_llm/{name}-v0"
+    plan = open_plan(env_id, env_kwargs=arguments, limit=300)
+    assert plan.factory.tasks is not None and plan.factory.tasks.size == count
+    assert len(plan) == (count or 300) and bool(plan.note) == (count is not None)
+    if count is not None:
+        rows = [plan.factory.tasks[index].row for index in range(count)]
+        assert count == 1 or len({str(row) for row in rows}) == count
+
+
+def test_each_sample_is_played_once_under_its_own_number(demos: None, tmp_path: Path) -> None:
+    needs("verifiers")
+    engine, path = "constant:<think>.</think><answer>6</answer>", tmp_path / "a.jsonl"
+    with Run("gym_llm/Verifiers-v0", engine, env_kwargs={"env": "demo-v0"}, output=path) as run:
+        assert run.play().episodes == 12
+    records = [json.loads(line) for line in path.read_text().splitlines()]
+    assert [record["rollout_id"]["task_index"] for record in records if record["reward"] >= 1] == [3]  # What is 3+3?
+
+
+def test_a_list_that_cannot_be_read_is_refused_before_anything_is_played(demos: None) -> None:
+    needs("inspect")
+    with pytest.raises(UsageError, match="no attribute 'nothing'"):
+        open_plan("gym_llm/Inspect-v0", env_kwargs={"task": "inspect_demo:nothing"})
+
+
 def test_short_names_of_these_frameworks() -> None:
-    names = {"inspect:inspect_evals/gpqa_diamond": "task", "lm-eval:gsm8k": "task", "verifiers:demo-v0": "env"}
+    names = {"inspect:inspect_evals/gpqa_diamond": "task", "verifiers:demo-v0": "env"}
+    names |= {"lm-eval:gsm8k": "task", "lm_eval:gsm8k": "task"}
     for name, argument in names.items():
         assert env_spec(name).kwargs[argument] == name.partition(":")[2]
