@@ -98,7 +98,7 @@ class BigCodeBench(SandboxedEnv):
     async def verify(self, task: Task, episode: Episode) -> Verdict:
         """Extract the code and run its tests."""
         metadata, text = task.verifier_metadata, episode.text
-        code = _code(text, conform=self.conform is not None)
+        code = _code(text, metadata.entry_point, conform=self.conform is not None)
         details: dict[str, Any] = {"task_id": metadata.task_id or "", "extracted_model_code": code, "details": {}}
         if not text.strip() or not code:
             return Verdict(0.0, {**details, "status": "no_code_block" if text.strip() else "empty_output"})
@@ -130,8 +130,9 @@ class BigCodeBench(SandboxedEnv):
             return await functions.call(metadata.test if together else json.dumps(fields), cpu_seconds=left)
 
 
-def _code(text: str, *, conform: bool) -> str:
+def _code(text: str, entry_point: str, *, conform: bool) -> str:
     text = after_thinking(text)
-    if "```" not in text:
-        return text.strip()
-    return ((last_block_after(text) if conform else python_code(text)) or "").strip()
+    if conform:
+        return (text if "```" not in text else last_block_after(text) or "").strip()
+    code = python_code(text, entry_point)
+    return (code or "" if code is not None or "```" in text else text).strip()

@@ -16,6 +16,7 @@ from gym_llm.grading.sql import (
     as_answer,
     check_databases,
     compare,
+    extract_sql,
     find_database,
     last_sql_block,
     near_misses,
@@ -27,7 +28,7 @@ _NO_ANSWER = "SELECT 1"
 
 
 class BirdSQL(NemoCompatible):
-    """Write a query in a fenced SQL block; 1.0 if it returns the same set of rows as the gold query.
+    """Write a query, best in a fenced SQL block; 1.0 if it returns the same set of rows as the gold query.
 
     Details: `extracted_sql`, `had_codeblock`, `execution_match`, `failure_reason` (`none`, `no_sql_extracted`,
     `execution_error`), `execution_status` (`equal`, `different`, `error`, `timed_out`, `too_large`, `worker_died`, or
@@ -84,8 +85,11 @@ class BirdSQL(NemoCompatible):
 
     async def verify(self, task: Task, episode: Episode) -> Verdict:
         """Run both queries and compare their rows."""
-        query = last_sql_block(episode.text, conform=self.conform is not None)
-        details = {"extracted_sql": query, "had_codeblock": query is not None, "execution_match": False}
+        query = block = last_sql_block(episode.text, conform=self.conform is not None)
+        if block is None and self.conform is None:
+            query = extract_sql(episode.text)
+        is_answered = query is not None
+        details = {"extracted_sql": query, "had_codeblock": block is not None, "execution_match": False}
         if query is None:
             if self.conform is None:
                 return Verdict(0.0, _result(details, "no_sql_extracted"))
@@ -98,7 +102,7 @@ class BirdSQL(NemoCompatible):
                 raise
             return Verdict(0.0, _result(details, "gold_execution_error", None, str(error)))
         details["execution_match"] = outcome.equal
-        failure = "none" if outcome.equal else "execution_error" if details["had_codeblock"] else "no_sql_extracted"
+        failure = "none" if outcome.equal else "execution_error" if is_answered else "no_sql_extracted"
         return Verdict(float(outcome.equal), _result(details, failure, outcome.status, outcome.message))
 
 

@@ -11,8 +11,9 @@ from pydantic import BaseModel, ConfigDict
 from gym_llm import BaseTask, Episode, Verdict
 from gym_llm.core.env_config import LocalPath, Seconds
 from gym_llm.errors import DataError
-from gym_llm.grading.extraction import after_thinking, last_block_after, python_code
+from gym_llm.grading.extraction import after_thinking, last_block_after
 from gym_llm.grading.problem_files import ProblemMetadata, read_problems
+from gym_llm.grading.python_blocks import python_fragment
 from gym_llm.sandbox import Sandbox
 from gym_llm.sandbox.functions import Called, Functions
 from gym_llm.sandbox.sandboxed_env import SandboxedEnv
@@ -87,7 +88,8 @@ class CodeFIM(SandboxedEnv):
         if problem is None:
             raise DataError(f"the task {metadata.task_id!r} is not in `fim_data`, and the row lacks a `problem`")
         status, completion = "failed: there is no block of code in the answer", ""
-        for completion in completions(episode.text, problem.prompt, problem.suffix, conform=self.conform is not None):
+        conform, name = self.conform is not None, problem.entry_point
+        for completion in completions(episode.text, problem.prompt, problem.suffix, conform=conform, entry_point=name):
             status = await self._check(await self.started_sandbox(), problem, completion)
             if status == "passed":
                 break
@@ -126,7 +128,7 @@ def _status(called: Called) -> str:
     return f"failed: {(called.error or '').partition(': ')[2] or called.error or called.limit}"
 
 
-def completions(text: str, prefix: str, suffix: str, *, conform: bool) -> list[str]:
+def completions(text: str, prefix: str, suffix: str, *, conform: bool, entry_point: str | None = None) -> list[str]:
     r"""Return the candidates for the code between prefix and suffix, the likeliest first.
 
     The pieces of prefix and suffix that the block repeats at its ends are cut off. The line break before the closing
@@ -142,7 +144,7 @@ def completions(text: str, prefix: str, suffix: str, *, conform: bool) -> list[s
         block = last_block_after(text)
         blocks = [] if block is None else [block.removeprefix("\n")]
     else:
-        code = python_code(text)
+        code = python_fragment(text, entry_point)
         blocks = [] if code is None else [code + "\n", code]
     return list(dict.fromkeys(_fitted(block, prefix, suffix) for block in blocks))
 

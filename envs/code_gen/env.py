@@ -64,14 +64,13 @@ class CodeGen(SandboxedEnv):
 
     async def verify(self, task: Task, episode: Episode) -> Verdict:
         """Extract the code and run it on the tests."""
-        text = episode.text
-        code = lines_between_last_marks(text) if self.conform else python_code(text)
+        text, tests = episode.text, task.verifier_metadata.unit_tests
+        code = lines_between_last_marks(text) if self.conform else python_code(text, tests.fn_name)
         details: dict[str, Any] = {"extracted_model_code": code or ""}
         if task.verifier_metadata.difficulty is not None:
             details["difficulty"] = task.verifier_metadata.difficulty
         if not text.strip() or not code:
             return Verdict(0.0, {**details, "error": "there is no block of code in the answer"})
-        tests = task.verifier_metadata.unit_tests
         if not tests.inputs and not self.conform:
             raise DataError("the row has no unit tests")
         limits = self.limits(self.config.unit_test_timeout_secs, max(map(len, tests.outputs), default=0))

@@ -11,7 +11,7 @@ from typing import Any
 
 from gym_llm.envs.competitive_coding.problems import Checker, Problem, Subtask, Test
 from gym_llm.errors import DataError
-from gym_llm.grading.extraction import fences
+from gym_llm.grading.extraction import fences, python_code
 from gym_llm.sandbox.languages import Compiled, CompileError, Compiler, language
 from gym_llm.sandbox.run_limits import Limits
 from gym_llm.sandbox.run_tests import until_failure
@@ -21,6 +21,7 @@ CHECKER_LIMITS = Limits(cpu_seconds=30, wall_seconds=30, memory_bytes=2 << 30, d
 _ACCEPTED, _REJECTED, _POINTS = 0, (1, 2, 4, 8), 7  # testlib's exit codes; 3 is the checker's own failure
 _POINTS_SAID = re.compile(rb"\s*(?:points\s+|partially correct\s*\(?)?([-+\d.eE]+)")
 _LARGE = 1 << 20
+_PROGRAM = re.compile(r"\bmain\b|#[ \t]*include\b|\binput\b|\bstdin\b|\bopen\(")
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,7 +33,7 @@ class Graded:
 
 
 def find_program(text: str, name: str, *, whole: bool) -> tuple[str, str] | None:
-    r"""Return the language and the code of the last closed block in the language, or else of the last bare block.
+    r"""Return the language and the code of the last closed block that is a program, in the language or else bare.
 
     An answer without blocks is a program if it has a `main`.
 
@@ -46,15 +47,17 @@ def find_program(text: str, name: str, *, whole: bool) -> tuple[str, str] | None
     """
     wanted = ("cpp", "python") if name == "auto" else (name,)
     names = {alias: one for one in wanted for alias in (one, *language(one).aliases)}
-    named = bare = None
-    for fence in fences(text):
-        if fence.closed and fence.language in names:
-            named = names[fence.language], fence.body
-        elif fence.closed and not fence.language:
-            bare = wanted[0], fence.body
+    closed = [fence for fence in fences(text) if fence.closed]
+    named = [(names[fence.language], fence.body) for fence in closed if fence.language in names]
     if whole:
-        return named or (wanted[0], text)
-    return named or bare or ((wanted[0], text) if "```" not in text and "main" in text else None)
+        return named[-1] if named else (wanted[0], text)
+    blocks = named or [(wanted[0], fence.body) for fence in closed if not fence.language]
+    programs = [block for block in blocks if _PROGRAM.search(block[1])] or blocks
+    if programs and programs[-1][0] == "python":
+        return "python", python_code(text) or ""
+    if programs:
+        return programs[-1]
+    return (wanted[0], text) if "```" not in text and "main" in text else None
 
 
 def preamble(code: str, header: str | None) -> str:

@@ -79,7 +79,7 @@ class EvalPlus(SandboxedEnv):
         """Call the answer's function with every input, and compare the results."""
         metadata = task.verifier_metadata
         problem = metadata.problem_in(self._problems)
-        code = _code(episode.text, conform=self.conform is not None)
+        code = _code(episode.text, problem, conform=self.conform is not None)
         details: dict[str, Any] = {"extracted_model_code": code, "is_correct": False, "is_correct_plus": False}
         if problem is None:
             error = f"{metadata.task_id!r} is missing in `evalplus_data`, and the row has no `problem`"
@@ -135,7 +135,7 @@ class EvalPlus(SandboxedEnv):
         return ("timeout" if called.out_of_time else "pass" if all(details) else "fail"), details
 
 
-def _code(text: str, *, conform: bool) -> str:
+def _code(text: str, problem: Problem | None, *, conform: bool) -> str:
     if conform:
         return (last_block_after(text.replace("\r", "")) or "").strip()
-    return python_code(text) or ""
+    return python_code(text, problem.entry_point if problem else None) or ""

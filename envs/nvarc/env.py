@@ -73,7 +73,7 @@ class NVARC(ArcAGI):
         return _verdict(task, grid, "transductive")
 
     async def _verify_program(self, task: Task, text: str) -> Verdict:
-        code = python_code(text) or (text if f"def {_FUNCTION}" in text else None)
+        code = python_code(text, _FUNCTION) or (text if f"def {_FUNCTION}" in text else None)
         if code is None:
             return _verdict(task, None, "inductive", "there is no program")
         sandbox = await sandbox_for(self, self.config.sandbox, preload=_PRELOAD)

@@ -13,7 +13,7 @@ from gym_llm.envs.scicode.grading import failure
 from gym_llm.envs.scicode.problem import Problem, Step
 from gym_llm.envs.scicode.targets import Targets, read_targets
 from gym_llm.errors import DataError
-from gym_llm.grading.extraction import python_code
+from gym_llm.grading.extraction import PYTHON, last_fence, python_code
 from gym_llm.sandbox.sandboxed_env import SandboxedEnv
 from gym_llm.types import Item
 
@@ -65,7 +65,9 @@ class SciCode(SandboxedEnv):
 
     async def verify(self, task: Problem, episode: Episode) -> Verdict:
         """Run the tests of every step on its code and that of the steps before it."""
-        codes = [python_code(text) or "" for text in turns(episode)]
+        read = last_python if self.conform else python_code
+        steps = [task.sub_steps[number] for number in task.asked]
+        codes = [read(text, step.entry_point) or "" for text, step in zip(turns(episode), steps, strict=False)]
         if self.conform is None:
             codes += [""] * (len(task.asked) - len(codes))
         answered = dict(zip(task.asked, codes, strict=False))
@@ -119,3 +121,9 @@ class SciCode(SandboxedEnv):
             raise DataError(f"Step {step.step_number} has no targets, and there is no test_data_fpath.")
         read: Targets = await self.shared(["scicode", path], lambda: asyncio.to_thread(read_targets, path))
         return await asyncio.to_thread(read, step.step_number, len(step.test_cases))
+
+
+def last_python(text: str, entry_point: str | None = None) -> str | None:
+    """Return the last closed block of Python, else the last closed block, whatever it defines: NeMo Gym's rule."""
+    code = last_fence(text, PYTHON)
+    return last_fence(text) if code is None else code

@@ -8,7 +8,7 @@ from typing import Any
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from gym_llm import BaseTask
-from gym_llm.envs.scicode.splitting import Split, defined_names, split_test
+from gym_llm.envs.scicode.splitting import Split, defined_names, first_defined, split_test
 from gym_llm.errors import DataError
 
 GIVEN = ("13.6", "62.1", "76.3")
@@ -28,6 +28,11 @@ class Step(BaseModel):
     test_cases: list[str]
     return_line: str = ""
     targets: list[Any] | None = None
+
+    @property
+    def entry_point(self) -> str | None:
+        """The function or class to write."""
+        return first_defined(self.function_header)
 
     @property
     def is_given(self) -> bool:

@@ -37,6 +37,16 @@ def defined_names(sources: Iterable[str], kinds: tuple[str, ...] = ("def", "clas
     return {name for source in sources for kind, name in _DEFINED.findall(source) if kind in kinds}
 
 
+def first_defined(header: str) -> str | None:
+    r"""Return the function or class that a header begins with; None for any other text.
+
+    >>> first_defined("class A:\n    def f(self):")
+    'A'
+    """
+    match = _DEFINED.search(header)
+    return match[2] if match else None
+
+
 def split_test(source: str, names: Iterable[str], number: int = 0, *, classes: Iterable[str] = ()) -> Split:
     r"""Split a test.
 

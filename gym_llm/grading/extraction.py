@@ -8,10 +8,30 @@ from __future__ import annotations
 import json
 import re
 from collections import deque
-from collections.abc import Collection, Iterator
-from dataclasses import dataclass
-from itertools import islice
+from collections.abc import Iterator
 from typing import Any
+
+from gym_llm.grading.fences import Fence, fences, last_block_after, last_fence, lines_between_last_marks
+from gym_llm.grading.python_blocks import PYTHON, python_code
+
+__all__ = [
+    "PYTHON",
+    "Fence",
+    "after_thinking",
+    "fences",
+    "first_tagged",
+    "flat_boxes",
+    "json_values",
+    "last_block_after",
+    "last_fence",
+    "last_json",
+    "last_line",
+    "last_line_after",
+    "last_match",
+    "last_tagged",
+    "lines_between_last_marks",
+    "python_code",
+]
 
 _DECODER = json.JSONDecoder()
 _OBJECT_START = r"\{(?=\s*[\"}])"
@@ -26,135 +46,13 @@ _MOST_JSON_VALUES = 10_000
 _MOST_JSON_ERRORS = 1_000
 _MOST_JSON_CHARACTERS = 1_000_000  # read in vain, some 10 ms
 _DEEP_JSON = 50_000  # what an attempt that nests too deeply counts for
-_MARK = re.compile(r"```+")
-_MOST_MARKS = 4_000
 _MOST_MARKERS = 1_000  # of `last_line_after`, from the end
-_LANGUAGE = re.compile(r"[\w+#.-]*")
-
-
-@dataclass(slots=True, frozen=True)
-class Fence:
-    """A fenced block of Markdown."""
-
-    language: str
-    """As its opening mark names it, in lower case; "" without."""
-    body: str
-    """What is between the marks' lines, without the line break before the closing mark."""
-    closed: bool = True
-
-
-def fences(text: str) -> Iterator[Fence]:
-    r"""The blocks between marks of three or more back-ticks, in order; one at the end may be left open.
-
-    A block opens where a mark begins its line, or ends it but for the language. It closes at the next mark that begins
-    or ends a line; one that begins its line and names a language opens another block. All on one line also counts:
-    "```json {} ```". What comes after thousands of marks is not read.
-
-    >>> [(fence.language, fence.body) for fence in fences("So:\n```python\nprint(1)\n```\nor ```json {}```")]
-    [('python', 'print(1)'), ('json', ' {}')]
-    """
-    language, start = "", -1  # of the open block
-    line_end, previous = -1, 0
-    passed = 0  # where marks count again: behind a block on one line
-    for mark in islice(_MARK.finditer(text), _MOST_MARKS):
-        begin, end = mark.span()
-        if line_end < begin:
-            line_end = text.find("\n", end)
-            line_end = len(text) if line_end < 0 else line_end
-        line_begin = max(text.rfind("\n", previous, begin) + 1, previous)
-        begins_line = (line_begin == 0 or text[line_begin - 1] == "\n") and not text[line_begin:begin].strip()
-        previous = end
-        if begin < passed:
-            continue
-        named = _LANGUAGE.match(text, end, line_end)
-        name = named[0] if named else ""
-        bare = not text[end + len(name) : min(line_end, end + len(name) + 200)].strip()
-        if start >= 0 and (begins_line or (bare and not name)):
-            yield Fence(language, text[start:begin].removesuffix("\n").removesuffix("\r"))
-            start = -1
-            if not name:
-                continue
-        if start >= 0:
-            continue
-        closing = text.find("```", end, line_end)
-        if closing >= 0:
-            yield Fence(name.lower(), text[end + len(name) : closing])
-            passed = closing + 3
-        elif begins_line or bare:
-            language, start = name.lower(), min(line_end + 1, len(text))
-    if start >= 0:
-        yield Fence(language, text[start:], closed=False)
-
-
-def last_fence(text: str, languages: Collection[str] | None = None, *, closed: bool = True) -> str | None:
-    r"""The body of the last fenced block in one of these languages, or None.
-
-    Args:
-        text: What the model wrote.
-        languages: Names in lower case, with "" for a block without a name; None for any language.
-        closed: Whether a block counts only if it is closed; a generation that was cut short may leave one open.
-
-    >>> last_fence("```\none\n```\n```py\ntwo\n```", {"py", "python"}), last_fence("```\none", closed=False)
-    ('two', 'one')
-    """
-    body = None
-    for fence in fences(text):
-        if (fence.closed or not closed) and (languages is None or fence.language in languages):
-            body = fence.body
-    return body
-
-
-PYTHON = frozenset({"python", "py", "python3", "py3"})
-"""What a fenced block of Python is called."""
-
-
-def python_code(text: str) -> str | None:
-    r"""Return the last closed block of Python, else the last closed block, else None.
-
-    >>> python_code("```python\nprint(1)\n```\nprints\n```\n1\n```")
-    'print(1)'
-    """
-    code = last_fence(text, PYTHON)
-    return last_fence(text) if code is None else code
 
 
 def after_thinking(text: str) -> str:
     """Return the text after the first `</think>`, or the whole text without one; carriage returns are removed."""
     before, closed, after = text.replace("\r", "").partition("</think>")
     return after if closed else before
-
-
-def lines_between_last_marks(text: str) -> str:
-    r"""The lines between the last two that have a mark of three back-ticks, whatever the marks open; "" without two.
-
-    LiveCodeBench's rule, for conformance; `python_code` is what is right.
-
-    >>> lines_between_last_marks("```python\nprint(1)\n```\nprints 1\n```text")
-    'prints 1'
-    """
-    close = text.rfind("```")
-    end = text.rfind("\n", 0, close) if close >= 0 else -1
-    start = text.rfind("```", 0, end) if end >= 0 else -1
-    if start < 0:
-        return ""
-    begin = text.find("\n", start) + 1
-    return text[begin:end] if begin <= end else ""
-
-
-def last_block_after(text: str, marks: tuple[str, ...] = ("```python", "```")) -> str | None:
-    r"""Return the text after the last mark of the first kind found, up to the next three back-ticks, or None.
-
-    evalplus's rule, for conformance; `python_code` is what is right.
-
-    >>> last_block_after("```python\n1\n``` or ```\n2\n```"), last_block_after("```python\n1")
-    ('\n1\n', None)
-    """
-    mark = next((mark for mark in marks if mark in text), None)
-    if mark is None:
-        return None
-    start = text.rfind(mark) + len(mark)
-    end = text.find("```", start)
-    return text[start:end] if end >= 0 else None
 
 
 def last_tagged(text: str, tag: str) -> str | None:

@@ -24,7 +24,7 @@ def test_recorded_episodes_score_as_recorded() -> None:
         ("```sql\nSELECT 1;\n```\nor ```SQL\nSELECT 2;\n```", "SELECT 2;"),
         ("```\nSELECT 3\n```", "SELECT 3"),
         ("```\nhello\n```\n```\nwith x as (select 1) select * from x\n```", "with x as (select 1) select * from x"),
-        ("I would select a FROM b; and that; is all", "select a FROM b; and that;"),
+        ("I would select a FROM b; and that; is all", "select a FROM b;"),
         ("delete\nfrom t", "delete\nfrom t;"),
         ("```sql\nSELECT 4;", "SELECT 4;"),
         ("Nothing to see.", None),

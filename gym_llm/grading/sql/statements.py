@@ -4,8 +4,22 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from itertools import islice
 
-_BEGINS = re.compile(r"\s{0,99}(?:SELECT|INSERT|UPDATE|DELETE|WITH|CREATE|ALTER|DROP)\b", re.IGNORECASE)
+from gym_llm.grading.fences import fences
+from gym_llm.grading.sql.plain_text import COMMENT, VERBS, statement_in
+
+DIALECTS = {
+    *("sql", "sqlite", "sqlite3", "postgresql", "postgres", "pgsql", "psql", "plpgsql", "mysql", "mariadb", "tsql"),
+    *("t-sql", "mssql", "sqlserver", "duckdb", "bigquery", "snowflake", "oracle", "plsql", "sparksql", "spark-sql"),
+    *("hive", "hiveql", "presto", "trino", "redshift", "clickhouse", "ansi-sql", "db2"),
+}
+"""What a fenced block of SQL is called."""
+_BEGINS = re.compile(rf"(?:[\s(]|{COMMENT})*+{VERBS}", re.IGNORECASE)
+_LABEL = re.compile(rf"\*\*[^\n*]*+\*\*|(?:{'|'.join(map(re.escape, sorted(DIALECTS)))}):?[ \t]*\n", re.IGNORECASE)
+_TAG = re.compile(r"<(sql|query)>", re.IGNORECASE)
+_SPAN = re.compile(r"(?<!`)(`{1,2})(?!`)([^`]++)\1(?!`)")
+_NEMO_BEGINS = re.compile(r"\s{0,99}(?:SELECT|INSERT|UPDATE|DELETE|WITH|CREATE|ALTER|DROP)\b", re.IGNORECASE)
 _ASCII_LETTER = re.compile("[a-zA-Z]")
 _LETTER = re.compile(r"[^\W\d_]")
 _WORDS = ("select", "insert", "update", "delete", "with")
@@ -14,26 +28,62 @@ _MOST = 1_000  # blocks, or places of one of these words, that are looked at
 
 
 def extract_sql(text: str, *, conform: bool = False) -> str | None:
-    r"""Return the statement in the last ```sql block, else in the last bare one, else in the text itself.
+    r"""Return the statement in the last SQL block, else in the last `<sql>`, else in another block, else in the text.
+
+    A block is SQL's if it has the name of a dialect, whole, as in "```sqlite". One without a name comes next, and one
+    of another name last; both count only if they begin as a statement. The text may have it between back-ticks.
 
     Args:
         text: What the model said.
-        conform: Whether, as in NeMo Gym, an empty block counts, and a word inside of another one does.
+        conform: Whether to read as NeMo Gym does: any block that begins with "```sql", else any, else the text up to
+            its last semicolon.
 
     Returns:
         The stripped statement, or None.
 
     >>> extract_sql("So: ```sql\nSELECT 1;\n```"), extract_sql("It is SELECT a FROM b"), extract_sql("No idea.")
     ('SELECT 1;', 'SELECT a FROM b;', None)
+    >>> extract_sql("```sqlite\nSELECT 1\n```"), extract_sql("So `SELECT a FROM b` it is.")
+    ('SELECT 1', 'SELECT a FROM b')
     """
     text = text[-_LONGEST:]
+    if conform:
+        return _extract_as_nemo_gym(text)
+    blocks = [(fence.language, _unlabelled(fence.body)) for fence in fences(text) if fence.closed]
+    for statements in (
+        [body for language, body in blocks if language in DIALECTS and _LETTER.search(body)],
+        [_unlabelled(body) for body in _tagged(text) if _LETTER.search(body)],
+        [body for language, body in blocks if not language and _BEGINS.match(body)],
+        [body for language, body in blocks if language and _BEGINS.match(body)],
+        [span[2].strip() for span in islice(_SPAN.finditer(text), _MOST) if _BEGINS.match(span[2])],
+    ):
+        if statements:
+            return statements[-1]
+    statement = statement_in(text)
+    return f"{statement};" if statement else None
+
+
+def _unlabelled(body: str) -> str:
+    """Return a block's statement without a bold heading or the dialect's name before it."""
+    body = body.strip()
+    return body[match.end() :].strip() if (match := _LABEL.match(body)) else body
+
+
+def _tagged(text: str) -> Iterator[str]:
+    for opening in islice(_TAG.finditer(text), _MOST):
+        end = text.find("</", opening.end())
+        if end >= 0 and text[end + 2 : end + 3 + len(opening[1])].lower() == f"{opening[1].lower()}>":
+            yield text[opening.end() : end]
+
+
+def _extract_as_nemo_gym(text: str) -> str | None:
     lowered = text.lower()
     lowered = lowered if len(lowered) == len(text) else text  # of some letters two are made
-    found = [block for block in _blocks(text, lowered, "```sql") if block or conform]
-    found = found or [block for block in _blocks(text, lowered, "```") if _BEGINS.match(block)]
+    found = list(_blocks(text, lowered, "```sql"))
+    found = found or [block for block in _blocks(text, lowered, "```") if _NEMO_BEGINS.match(block)]
     if found:
         return found[-1]
-    begin = min((place for word in _WORDS if (place := _find_word(lowered, word, inside=conform)) >= 0), default=None)
+    begin = min((place for word in _WORDS if (place := _find_word(lowered, word)) >= 0), default=None)
     if begin is None:
         return None
     end = text.rfind(";", begin)
@@ -42,7 +92,7 @@ def extract_sql(text: str, *, conform: bool = False) -> str | None:
 
 
 def last_sql_block(text: str, *, conform: bool = False) -> str | None:
-    r"""Return the content of the last closed ```sql block that has a letter (BIRD's rule).
+    r"""Return the content of the last closed SQL block that has a letter (BIRD's rule).
 
     Args:
         text: What the model said.
@@ -60,9 +110,8 @@ def last_sql_block(text: str, *, conform: bool = False) -> str | None:
     text = text[-_LONGEST:]
     if conform:
         return _last_block_as_nemo_gym(text)
-    lowered = text.lower()
-    lowered = lowered if len(lowered) == len(text) else text
-    return next((block for block in reversed(list(_blocks(text, lowered, "```sql"))) if _LETTER.search(block)), None)
+    bodies = [_unlabelled(fence.body) for fence in fences(text) if fence.closed and fence.language in DIALECTS]
+    return next((body for body in reversed(bodies) if _LETTER.search(body)), None)
 
 
 def _last_block_as_nemo_gym(text: str) -> str | None:
@@ -95,15 +144,14 @@ def _without_comments(statement: str) -> str:
     return "".join(kept) + statement[place : line_comment if line_comment >= 0 else None]
 
 
-def _find_word(lowered: str, word: str, *, inside: bool) -> int:
-    """Return the place of a word that stands alone, or perhaps inside of one, before a space; -1 without."""
+def _find_word(lowered: str, word: str) -> int:
+    """Return the place of a word before a space, perhaps the end of another one; -1 without."""
     place = -1
     for _ in range(_MOST):
         place = lowered.find(word, place + 1)
         if place < 0:
             return -1
-        before, behind = lowered[place - 1 : place], lowered[place + len(word) : place + len(word) + 1]
-        if behind.isspace() and (inside or not (before.isalnum() or before == "_")):
+        if lowered[place + len(word) : place + len(word) + 1].isspace():
             return place
     return -1
 

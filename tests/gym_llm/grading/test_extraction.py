@@ -29,7 +29,7 @@ from gym_llm.grading.extraction import (
         ("```Python  \r\nx = 1\r\n```\r\n", [("python", "x = 1")]),
         ("Code: ```py\nx\n``` done", [("py", "x")]),
         ("```\na\n```\n\n```c++\nb\n```", [("", "a"), ("c++", "b")]),
-        ("  ````md\n  a\n  ````", [("md", "  a\n  ")]),
+        ("  ````md\n  a\n  ````", [("md", "a")]),
         ("```python\nx = '```'\n```", [("python", "x = '```'")]),
         ("```\nprint(x)```\nafter", [("", "print(x)")]),
         ("```python\ndraft\n\n```python\nfinal\n```", [("python", "draft\n"), ("python", "final")]),
