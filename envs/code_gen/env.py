@@ -76,7 +76,7 @@ class CodeGen(SandboxedEnv):
         limits = self.limits(self.config.unit_test_timeout_secs, max(map(len, tests.outputs), default=0))
         sandbox = await self.started_sandbox()
         if (self.config.runner or ("wrapped" if self.conform else "script")) == "wrapped":
-            results, metadata = await run_wrapped(sandbox, code, tests, limits)
+            results, metadata = await run_wrapped(sandbox, code, tests, limits, conform=self.conform is not None)
         elif tests.fn_name is not None:
             results, metadata = await run_functions(sandbox, code, tests, limits)
         else:

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import base64
+import json
 import math
 import re
+import zlib
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -29,7 +32,9 @@ _NAMES = "; ".join(
 )
 """Imports that answers are written for: LiveCodeBench's starter code has `List[int]`, and its harness these names."""
 _DEEPER = f"{_NAMES}; sys.setrecursionlimit(50000)\n"
-_IN_FIRST_LINES = re.compile(r"^from __future__ ", re.MULTILINE)
+_DEFAULT_NAMES = f"{_NAMES}; sys.set_int_max_str_digits(0)\n"
+_FUTURE = re.compile(r"^from __future__ import [\w, ]+$", re.MULTILINE)
+_PRINTED = 1e-6  # of printed floats, as in NeMo Gym since 0.7 and on most judges
 _RELATIVE, _ABSOLUTE = 1e-5, 1e-8  # numpy's `allclose`
 
 Results: TypeAlias = tuple[list[bool | int], dict[str, Any] | None]
@@ -40,6 +45,20 @@ class UnitTests(BaseModel):
     """Inputs and expected outputs: texts for a program, JSON for a named function."""
 
     model_config = ConfigDict(frozen=True)
+
+    @model_validator(mode="before")
+    @classmethod
+    def _unpacked(cls, tests: Any) -> Any:
+        """Unpack the tests that NeMo Gym 0.7 writes as base64 of compressed JSON."""
+        if not isinstance(tests, dict) or not isinstance(tests.get("packed"), str):
+            return tests
+        try:
+            unpacked = json.loads(zlib.decompress(base64.b64decode(tests["packed"], validate=True)))
+        except (ValueError, zlib.error) as error:
+            raise ValueError(f"packed tests must be base64 of zlib of JSON: {error}") from None
+        if not isinstance(unpacked, dict):
+            raise ValueError("packed tests must be an object with inputs and outputs")
+        return {**unpacked, **{name: value for name, value in tests.items() if name != "packed"}}
 
     inputs: list[str]
     outputs: list[str]
@@ -69,11 +88,11 @@ class _Failure:
 async def run_script(sandbox: Sandbox, code: str, tests: UnitTests, limits: Limits, at_a_time: int) -> Results:
     """Run the program as a file, once per test, with the input on standard input."""
 
-    program = code if _IN_FIRST_LINES.search(code) else f"{_NAMES}\n{code}"
+    program = "\n".join([*_FUTURE.findall(code), _DEFAULT_NAMES + _FUTURE.sub("", code)])
 
     async def test(number: int) -> _Failure | None:
         run = await sandbox.python(program, stdin=tests.inputs[number].encode("utf-8", "replace"), limits=limits)
-        return _crash(not run.ok, run.limit, run.error) or await _wrong_lines(run.text, tests.outputs[number])
+        return _crash(not run.ok, run.limit, run.error) or await _wrong_lines(run.text, tests.outputs[number], _PRINTED)
 
     return _results(await _failures(test, tests, at_a_time), tests, shortened)
 
@@ -81,7 +100,7 @@ async def run_script(sandbox: Sandbox, code: str, tests: UnitTests, limits: Limi
 async def run_functions(sandbox: Sandbox, code: str, tests: UnitTests, limits: Limits) -> Results:
     """Load the program once, and call its function, or the method of its `Solution`, once per test."""
     async with Functions(sandbox, limits) as functions:
-        loaded = await functions.load(code, tests.fn_name, "class Solution" in code, "", _NAMES)
+        loaded = await functions.load(code, tests.fn_name, "class Solution" in code, "", _DEFAULT_NAMES)
 
         async def test(number: int) -> _Failure | None:
             called = loaded
@@ -94,7 +113,9 @@ async def run_functions(sandbox: Sandbox, code: str, tests: UnitTests, limits: L
         return _results(await _failures(test, tests), tests, _shown_arguments)
 
 
-async def run_wrapped(sandbox: Sandbox, code: str, tests: UnitTests, limits: Limits) -> Results:
+async def run_wrapped(
+    sandbox: Sandbox, code: str, tests: UnitTests, limits: Limits, *, conform: bool = False
+) -> Results:
     """Run the program as LiveCodeBench's harness does: one process for all tests."""
     async with Functions(sandbox, limits, _WRAPPED_CELL) as functions:
         loaded = await functions.load(code, tests.fn_name, _DEEPER)
@@ -114,7 +135,8 @@ async def run_wrapped(sandbox: Sandbox, code: str, tests: UnitTests, limits: Lim
                 return failure
             if tests.fn_name is not None:
                 return _wrong_value_upstream(called.value, read_json(tests.outputs[number]))
-            return await _wrong_lines(called.value if isinstance(called.value, str) else "", tests.outputs[number])
+            printed = called.value if isinstance(called.value, str) else ""
+            return await _wrong_lines(printed, tests.outputs[number], None if conform else _PRINTED)
 
         failures = await _failures(test, tests)
     if failures and failures[-1] is not None and failures[-1].code == UNKNOWN:
@@ -153,11 +175,11 @@ def _crash(failed: bool, limit: str | None, error: str | None) -> _Failure | Non
     return _Failure(ERROR, "Runtime Error", {"error": shortened(error or "")})
 
 
-async def _wrong_lines(output: str, expected: str) -> _Failure | None:
+async def _wrong_lines(output: str, expected: str, tolerance: float | None) -> _Failure | None:
     if len(output) <= _MOST_WITHOUT_THREAD:
-        message = line_difference(output, expected)
+        message = line_difference(output, expected, tolerance)
     else:
-        message = await asyncio.to_thread(line_difference, output, expected)
+        message = await asyncio.to_thread(line_difference, output, expected, tolerance)
     return None if message is None else _Failure(WRONG, message, {"output": shortened(output)})
 
 

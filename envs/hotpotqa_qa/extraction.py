@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator
 from itertools import islice
 from typing import Any
 
-from gym_llm.grading.extraction import json_values
+from gym_llm.grading.extraction import fences, json_values
 
 _BLOCK_START = re.compile(r"```(?:json)?\s*(?=\{)")
 _BLOCK_END = re.compile(r"\}\s*```")
@@ -32,7 +32,7 @@ def extract_answer(text: str, *, nemo: bool = False) -> str:
     """
     if '"' not in text:  # no member has a name
         return text
-    answer = _last_answer(map(_loads, _last(_blocks(text))))
+    answer = _last_answer(map(_loads, _last(_nemo_blocks(text) if nemo else _blocks(text))))
     if answer is None:
         answer = _last_answer(map(_loads, _last(_balanced(text))) if nemo else _last(json_values(text, dict)))
     return text if answer is None else answer
@@ -53,6 +53,12 @@ def _last_answer(backwards: Iterable[Any]) -> str | None:
 
 
 def _blocks(text: str) -> Iterator[str]:
+    """Yield the fenced blocks of JSON, or without a language."""
+    closed = (fence for fence in fences(text) if fence.closed and fence.language in ("json", ""))
+    return (f"{fence.info}\n{fence.body}" if fence.info[:1] == "{" else fence.body for fence in closed)
+
+
+def _nemo_blocks(text: str) -> Iterator[str]:
     """Yield the fenced blocks that begin and end with a brace; nothing of a text with thousands of fences."""
     if text.count("```") > _MOST_MARKS:
         return

@@ -10,6 +10,7 @@ from pydantic import Field
 
 from gym_llm import BaseTask, Episode, Metric, Verdict
 from gym_llm.core.compat import NemoCompatible
+from gym_llm.grading.extraction import fences
 from gym_llm.tokens.parsers.thinking import without_tagged
 from gym_llm.types import Row
 
@@ -67,7 +68,8 @@ class RAGTruth(NemoCompatible):
 
     def verify(self, task: Task, episode: Episode) -> Verdict:
         """Compare whether the answer lists a span with whether there is one."""
-        answer = parsed(unfenced(without_tagged(episode.text, self.config.think_tag)))
+        text = without_tagged(episode.text, self.config.think_tag)
+        answer = parsed(unfenced(text)) if self.conform else listed_in(text)
         spans = answer.get(KEY) if answer is not None else None
         listed = spans if isinstance(spans, list) else None
         failed = answer is None if self.conform else listed is None
@@ -78,7 +80,7 @@ class RAGTruth(NemoCompatible):
 
 
 def unfenced(text: str) -> str:
-    """Return the content of a fence of back-ticks: the one around all of the text, else the first one in it."""
+    """Return the content of a fence of back-ticks as NeMo Gym does: the one around all of the text, else the first."""
     start = text.find("```")
     if start < 0:
         return text
@@ -89,6 +91,16 @@ def unfenced(text: str) -> str:
     end = text.rfind("```") if whole else text.find("```", start)
     inside = text[start:end].strip() if end >= 0 else ""
     return inside if whole or inside else text
+
+
+def listed_in(text: str) -> dict[str, Any] | None:
+    r"""Return the last fenced JSON object with a list of spans, else the text if it is an object; None without.
+
+    >>> listed_in('1. So:\n   ~~~json\n   {"hallucination list": []}\n   ~~~')
+    {'hallucination list': []}
+    """
+    objects = [value for fence in fences(text) if (value := parsed(fence.body.strip())) is not None]
+    return next((value for value in reversed(objects) if KEY in value), parsed(text.strip()))
 
 
 def parsed(text: str) -> dict[str, Any] | None:

@@ -8,6 +8,7 @@ import warnings
 from typing import Any, NamedTuple, get_args
 
 from gym_llm.grading.document_formats import Format, csv_header, is_quick, parse
+from gym_llm.grading.extraction import fences
 from gym_llm.tokens.parsers.thinking import strip_thinking
 
 _BEGIN = re.compile(r"<\|BEGIN_CODE\|>[ \t]*+\n?", re.IGNORECASE)
@@ -68,7 +69,7 @@ def is_quick_for(question: Question, text: str) -> bool:
 
 
 def code_of(text: str) -> str:
-    r"""The output in an answer: what `<|BEGIN_CODE|>` begins, else the first fence of back-ticks, else all of it.
+    r"""The output in an answer: what `<|BEGIN_CODE|>` begins, else the first fence, else all of it.
 
     >>> code_of("<|BEGIN_CODE|>a: 1<|END_CODE|> as you see"), code_of("So: ```json\n{}")
     ('a: 1', '{}')
@@ -76,10 +77,9 @@ def code_of(text: str) -> str:
     text = strip_thinking(text)
     if begin := _BEGIN.search(text):
         text = _marked(text, begin)
-        if not text.startswith(_FENCE):
+        if not text.startswith((_FENCE, "~~~")):
             return text
-    fenced = _fenced(text)
-    return text if fenced is None else fenced
+    return next((body for fence in fences(text) if (body := fence.body.strip())), text)
 
 
 def code_as_nemo_gym(text: str) -> str:
@@ -157,7 +157,7 @@ def _marked(text: str, begin: re.Match[str]) -> str:
 
 
 def _fenced(text: str) -> str | None:
-    """What is in the first fence; None if there is none."""
+    """What is in the first fence, as NeMo Gym reads it; None if there is none."""
     start = text.find(_FENCE)
     line_end = text.find("\n", start + len(_FENCE)) if start >= 0 else -1
     if line_end < 0:

@@ -21,6 +21,7 @@ _NAME = r"(?:\{[ \t]?)?\.?(\w[\w+#.-]*)"
 _ATTACHED = re.compile(_NAME)
 _INFO = re.compile(rf"[ \t]*{_NAME}")
 _QUOTE = re.compile(r"[ \t]*>[ \t]?")
+_TIGHT_QUOTE = re.compile(r"[ \t]*>")
 _TAB = 4
 _NESTED = 4  # columns to the right of the opening mark, where a mark belongs to what is in the block
 
@@ -34,6 +35,8 @@ class Fence:
     body: str
     """The lines between the marks, without the last line break and the indentation or quotation that the mark has."""
     closed: bool = True
+    info: str = ""
+    """What is behind the language on its line: attributes, or the first line of a careless block."""
 
 
 @dataclass(slots=True)
@@ -44,6 +47,7 @@ class _Block:
     mark: str
     start: int
     margin: str
+    info: str
     spare: int = -1  # the first mark that closes it if no better one comes
 
     def closes(self, mark: str, margin: str | None) -> bool:
@@ -54,7 +58,7 @@ class _Block:
     def fence(self, text: str, end: int, *, closed: bool = True) -> Fence:
         """Return the block that ends here."""
         body = text[self.start : end].removesuffix("\n").removesuffix("\r")
-        return Fence(self.language, _without_margin(body, self.margin).lstrip(_INVISIBLE), closed)
+        return Fence(self.language, _without_margin(body, self.margin).lstrip(_INVISIBLE), closed, self.info)
 
 
 def fences(text: str) -> Iterator[Fence]:
@@ -68,7 +72,7 @@ def fences(text: str) -> Iterator[Fence]:
     >>> [(fence.language, fence.body) for fence in fences("So:\n```python\nprint(1)\n```\nor ```json {}```")]
     [('python', 'print(1)'), ('json', ' {}')]
     >>> list(fences('1. See:\n   ~~~SQL title="q"\n   SELECT 1\n   ~~~'))
-    [Fence(language='sql', body='SELECT 1', closed=True)]
+    [Fence(language='sql', body='SELECT 1', closed=True, info='title="q"')]
     """
     block: _Block | None = None
     line_end, previous = -1, 0
@@ -114,7 +118,8 @@ def fences(text: str) -> Iterator[Fence]:
         elif (margin and margin.end() == len(before or "") and begin < last) or (is_bare and mark[0] == "`"):
             info = _INFO.match(text, end, line_end)
             start = min(line_end + 1, len(text))
-            block = _Block(info[1].lower() if info else "", mark, start, margin[0] if margin else "")
+            behind = text[info.end() if info else end : line_end].strip()
+            block = _Block(info[1].lower() if info else "", mark, start, margin[0] if margin else "", behind)
     if block is not None:
         end, closed = (block.spare, True) if block.spare >= 0 else (len(text), False)
         yield block.fence(text, end, closed=closed)
@@ -129,10 +134,14 @@ def _without_margin(body: str, margin: str) -> str:
     if not margin:
         return body
     lines = body.split("\n")
-    quotes = margin.count(">")
-    for _ in range(quotes):
-        lines = [line[match.end() :] if (match := _QUOTE.match(line)) else line for line in lines]
-    widest = _width(margin[margin.rfind(">") + 1 :]) - (quotes > 0)
+    inner = margin[margin.rfind(">") + 1 :]
+    is_loose = ">" in margin and inner != ""
+    for _ in range(margin.count(">")):
+        quote = _QUOTE if is_loose else _TIGHT_QUOTE
+        lines = [line[match.end() :] if (match := quote.match(line)) else line for line in lines]
+    widest = _width(inner) - is_loose
+    if inner.strip():  # a list, whose lines may be as far to the right as a tab stop
+        widest = -(-widest // _TAB) * _TAB
     starts = [line[: max(widest, 0)] for line in lines if line.strip()] or [""]
     pairs = zip(min(starts), max(starts), strict=False)
     common = "".join(one for one, _ in takewhile(lambda pair: pair[0] == pair[1] and pair[0] in " \t", pairs))

@@ -15,32 +15,52 @@ _SHOWN = 300
 _DEEPEST = 200
 
 
-def line_difference(output: str, expected: str) -> str | None:
+def line_difference(output: str, expected: str, tolerance: float | None = None) -> str | None:
     r"""Describe how the lines of an output differ from the expected ones; None if they do not.
 
     Both are stripped, and so is every line; two lines are the same, too, if their words are the same numbers, exactly.
-    LiveCodeBench's rule.
+    LiveCodeBench's rule. With a tolerance, the words of a line may be other words, and numbers that are written as
+    floats may differ by it, or by it times the expected one if that is larger than 1.
 
     >>> line_difference("1.50 x\n 2.0\n", "1.50 x\n2"), line_difference("1", "1\n2")
     (None, 'Wrong answer: mismatched output length')
+    >>> line_difference("x 0.33333", "x 0.3333333333", 1e-5), line_difference("3", "4", 1.0) is None
+    (None, False)
     """
     output, expected = output.strip(), expected.strip()
     if output.count("\n") != expected.count("\n"):
         return "Wrong answer: mismatched output length"
     for number, (line, wanted) in enumerate(zip(output.split("\n"), expected.split("\n"), strict=True)):
         line, wanted = line.strip(), wanted.strip()
-        if line != wanted and not _same_numbers(line, wanted):
+        if line != wanted and not _same_words(line, wanted, tolerance):
             return f"Wrong answer at output_line_idx={number}: {shortened(line)} != {shortened(wanted)}"
     return None
 
 
-def _same_numbers(line: str, wanted: str) -> bool:
+def _same_words(line: str, wanted: str, tolerance: float | None) -> bool:
     words, wanted_words = line.split(), wanted.split()
     if len(words) != len(wanted_words):
         return False
+    pairs = zip(words, wanted_words, strict=True)
+    if tolerance is not None:
+        return all(word == other or _close_words(word, other, tolerance) for word, other in pairs)
     try:
-        return all(Decimal(word) == Decimal(other) for word, other in zip(words, wanted_words, strict=True))
+        return all(Decimal(word) == Decimal(other) for word, other in pairs)
     except InvalidOperation:  # no number, or one that signals
+        return False
+
+
+def _close_words(word: str, wanted: str, tolerance: float) -> bool:
+    """Whether two words are the same number, or close ones of which at least one is written as a float."""
+    try:
+        number, expected = Decimal(word), Decimal(wanted)
+        if number == expected:
+            return True
+        is_float = any(mark in text for text in (word, wanted) for mark in ".eE")
+        if not (is_float and number.is_finite() and expected.is_finite()):
+            return False
+        return abs(number - expected) <= Decimal(tolerance) * max(abs(expected), 1)
+    except ArithmeticError:  # no number, one that signals, or one that is too large
         return False
 
 

@@ -62,10 +62,13 @@ def test_the_same_set_of_rows_is_right(folder: Path, query: str, reward: float, 
     assert (info["extracted_sql"], info["had_codeblock"]) == (query, True)
 
 
-def test_the_last_block_counts_and_without_one_nothing_does(folder: Path) -> None:
+def test_the_last_block_counts_and_without_one_the_statement_in_the_text(folder: Path) -> None:
     assert play(folder, block("SELECT 1") + block(GOLD))[0] == 1.0
     assert play(folder, f"```SQL\n{GOLD}\n```")[0] == 1.0
-    for answer in (GOLD, f"```sql\n{GOLD}", "", "```sql\n1\n```"):
+    for answer in (GOLD, f"<sql>{GOLD}</sql>", f"`{GOLD}`", f"The query:\n{GOLD}\n\nIt lists them."):
+        assert (play(folder, answer)[0], play(folder, answer)[1]["had_codeblock"]) == (1.0, False)
+        assert play(folder, answer, conform="nemo")[0] == 0.0
+    for answer in ("Who knows?", "", "```sql\n1\n```"):
         reward, info = play(folder, answer, gold="SELECT 1")
         assert (reward, info["failure_reason"], info["had_codeblock"]) == (0.0, "no_sql_extracted", False)
         assert info["extracted_sql"] is None is info["execution_status"]

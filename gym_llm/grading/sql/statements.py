@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator
 from itertools import islice
 
-from gym_llm.grading.fences import fences
+from gym_llm.grading.fences import Fence, fences
 from gym_llm.grading.sql.plain_text import COMMENT, VERBS, statement_in
 
 DIALECTS = {
@@ -49,7 +49,7 @@ def extract_sql(text: str, *, conform: bool = False) -> str | None:
     text = text[-_LONGEST:]
     if conform:
         return _extract_as_nemo_gym(text)
-    blocks = [(fence.language, _unlabelled(fence.body)) for fence in fences(text) if fence.closed]
+    blocks = [(fence.language, _statement_of(fence)) for fence in fences(text) if fence.closed]
     for statements in (
         [body for language, body in blocks if language in DIALECTS and _LETTER.search(body)],
         [_unlabelled(body) for body in _tagged(text) if _LETTER.search(body)],
@@ -61,6 +61,11 @@ def extract_sql(text: str, *, conform: bool = False) -> str | None:
             return statements[-1]
     statement = statement_in(text)
     return f"{statement};" if statement else None
+
+
+def _statement_of(fence: Fence) -> str:
+    """Return a block's statement, which may begin on the line of the opening mark."""
+    return f"{fence.info}\n{fence.body}".strip() if _BEGINS.match(f"{fence.info}\n") else _unlabelled(fence.body)
 
 
 def _unlabelled(body: str) -> str:
@@ -110,7 +115,7 @@ def last_sql_block(text: str, *, conform: bool = False) -> str | None:
     text = text[-_LONGEST:]
     if conform:
         return _last_block_as_nemo_gym(text)
-    bodies = [_unlabelled(fence.body) for fence in fences(text) if fence.closed and fence.language in DIALECTS]
+    bodies = [_statement_of(fence) for fence in fences(text) if fence.closed and fence.language in DIALECTS]
     return next((body for body in reversed(bodies) if _LETTER.search(body)), None)
 
 
