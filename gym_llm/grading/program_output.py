@@ -19,8 +19,8 @@ def line_difference(output: str, expected: str, tolerance: float | None = None) 
     r"""Describe how the lines of an output differ from the expected ones; None if they do not.
 
     Both are stripped, and so is every line; two lines are the same, too, if their words are the same numbers, exactly.
-    LiveCodeBench's rule. With a tolerance, the words of a line may be other words, and numbers that are written as
-    floats may differ by it, or by it times the expected one if that is larger than 1.
+    LiveCodeBench's rule. With a tolerance a line may have other words, too. Numbers that are written as floats may
+    then differ by the tolerance, or by this share of the expected number.
 
     >>> line_difference("1.50 x\n 2.0\n", "1.50 x\n2"), line_difference("1", "1\n2")
     (None, 'Wrong answer: mismatched output length')
@@ -59,7 +59,7 @@ def _close_words(word: str, wanted: str, tolerance: float) -> bool:
         is_float = any(mark in text for text in (word, wanted) for mark in ".eE")
         if not (is_float and number.is_finite() and expected.is_finite()):
             return False
-        return abs(number - expected) <= Decimal(tolerance) * max(abs(expected), 1)
+        return abs(number - expected) <= Decimal(tolerance) * max(abs(expected), Decimal(1))
     except ArithmeticError:  # no number, one that signals, or one that is too large
         return False
 

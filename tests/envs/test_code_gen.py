@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import base64
 import json
+import zlib
 from typing import Any
 
 import gymnasium as gym
@@ -12,6 +14,7 @@ from verifier_vectors import agree, vector_id, vectors_of
 
 from gym_llm.data import read_jsonl
 from gym_llm.envs.code_gen.env import CodeGen
+from gym_llm.envs.code_gen.runners import UnitTests
 from gym_llm.errors import DataError, SandboxUnavailable
 
 SMALL = {"memory_mib": 256, "unit_test_timeout_secs": 0.5}
@@ -257,3 +260,36 @@ def test_arguments_that_make_no_sense_are_refused() -> None:
             CodeGen(**kwargs)
     with pytest.raises(ValueError, match="sandbox is one of"):
         gym.make("gym_llm/CodeGen-v0", sandbox="chroot")
+
+
+@pytest.mark.parametrize(
+    ("code", "tests", "name"),
+    [
+        ("print(10**5000)", [("", "1" + "0" * 5000)], None),
+        ("print(int(input()) + 1)", [("9" * 5000, "1" + "0" * 5000)], None),
+        ("from __future__ import annotations\nprint(10**5000)", [("", "1" + "0" * 5000)], None),
+        ("def f(n): return n + 1", [("9" * 5000, "1" + "0" * 5000), ("1", "2")], "f"),
+        ("def f(n): return [n, str(n)]", [("9" * 5000, f'[{"9" * 5000}, "{"9" * 5000}"]')], "f"),
+        ("print(1/3)", [("", "0.333333")], None),
+        ("print('x', 0.1+0.2)", [("", "x 0.3")], None),
+        ("```python\nprint(3)\n```\nUsage:\n```python\n>>> run()\n3\n```", [("", "3")], None),
+        ("```python\ndef f(n): return n\n```\n```python\nprint(f(2))\n```", [("1", "1")], "f"),
+        ("1. So:\n\n   ```python\n   print(3)\n   ```", [("", "3")], None),
+    ],
+)
+def test_long_integers_close_floats_and_earlier_blocks_pass(
+    code: str, tests: list[tuple[str, str]], name: str | None
+) -> None:
+    reward, info = play(code, tests, name)
+    assert (reward, info["result"]) == (1.0, [True] * len(tests)), info["metadata"]
+
+
+def test_packed_tests_are_unpacked_and_damaged_ones_refused() -> None:
+    tests = {"inputs": ["1"], "outputs": ["2"]}
+    packed = base64.b64encode(zlib.compress(json.dumps(tests).encode())).decode()
+    for name in (None, "f"):
+        unpacked = UnitTests.model_validate({"packed": packed, "fn_name": name})
+        assert unpacked == UnitTests.model_validate({**tests, "fn_name": name})
+    for damaged in ("", "x", packed[:-8], base64.b64encode(zlib.compress(b"[1]")).decode()):
+        with pytest.raises(ValueError, match="packed"):
+            UnitTests.model_validate({"packed": damaged})

@@ -90,3 +90,34 @@ def test_which_block_is_the_code() -> None:
     assert lines_between_last_marks("a ``` b\nx\ny\nc ```") == "x\ny"
     assert lines_between_last_marks("``` ```\nx") == "" == lines_between_last_marks("```\n```")
     assert last_block_after(text) is None and last_block_after("```\n1\n```\n```python3\n2\n```") == "3\n2\n"
+
+
+@pytest.mark.parametrize(
+    ("output", "expected", "same"),
+    [
+        ("0.333333", "0.333333333333", True),
+        ("0.334", "0.333333333333", False),
+        ("x 0.30000000000000004", "x 0.3", True),
+        ("1000000.0000001", "1000000.0", True),
+        ("1e-7", "0.0000001", True),
+        ("1.0000001 2.9999999 3.5", "1.0 3.0 3.5", True),
+        ("1.0000001 2.5 3.5", "1.0 3.0 3.5", False),
+        ("50000000000000001", "50000000000000000", False),
+        ("41", "42", False),
+        ("42.0", "42", True),
+        ("1.0 2.0", "1.0", False),
+        ("inf", "1.0", False),
+        ("nan", "1.0", False),
+        ("nan", "nan", True),
+        ("YES", "Yes", False),
+        ("0.1 y", "0.1 x", False),
+        ("1e999999999", "1.0", False),
+        ("sNaN", "1.0", False),
+        ("-0.0000001", "0", True),
+        ("3.0000001", "3", True),
+        ("1_0.0", "10.0", True),
+        ("e", "1.0", False),
+    ],
+)
+def test_printed_floats_have_a_tolerance_and_whole_numbers_none(output: str, expected: str, same: bool) -> None:
+    assert (line_difference(output, expected, 1e-6) is None) == same
