@@ -16,7 +16,7 @@ from gym_llm.types import Row
 class GPQADiamond(MultipleChoice):
     r"""Choose one option; the reward is 1.0 if it is the expected one. Details: `extracted_answer`.
 
-    The last `\boxed{}` decides, else the last `Answer: …`.
+    The last statement decides: a `\boxed{}`, a line `Answer: …`, or "the answer is …".
 
     Args:
         conform: `"nemo"` reads the choice as NeMo Gym does; the README lists the differences.

@@ -13,8 +13,10 @@ from gym_llm import BaseTask, Episode, Verdict
 from gym_llm.concurrency.processes import shared_pool
 from gym_llm.core.checks import check_pattern
 from gym_llm.core.compat import NemoCompatible
-from gym_llm.envs.multiple_choice.grading import GradingMode, Options, chosen_option, extract_answer
+from gym_llm.envs.multiple_choice.grading import GradingMode, chosen_option, extract_answer
 from gym_llm.envs.multiple_choice.nemo_gym import chosen_option_as_nemo_gym, extract_answer_as_nemo_gym
+from gym_llm.grading.choices import Options
+from gym_llm.tokens.parsers.thinking import strip_thinking
 
 REGEX_DEADLINE = 2.0  # seconds of CPU time; only a pattern that backtracks without end needs more
 
@@ -92,9 +94,8 @@ class MultipleChoice(NemoCompatible):
 
     def verify(self, task: Task, episode: Episode) -> Verdict | Awaitable[Verdict]:
         """Compare the option that the last message chooses with the expected one."""
-        if task.patterns:
-            return self._verify_with_patterns(task, episode.answer)
-        return self._verdict(task, episode.answer)
+        text = episode.answer if self.conform else strip_thinking(episode.answer, unclosed=True)
+        return self._verify_with_patterns(task, text) if task.patterns else self._verdict(task, text)
 
     def _verdict(self, task: Task, text: str) -> Verdict:
         extract = extract_answer_as_nemo_gym if self.conform else extract_answer
@@ -107,9 +108,12 @@ class MultipleChoice(NemoCompatible):
             captures = await pool.call((task.patterns, text))
         except TimeoutError:
             captures = []
-        read = chosen_option_as_nemo_gym if self.conform else chosen_option
-        for captured in captures:
-            if captured is not None and (choice := read(captured, task.choices)) is not None:
+        for captured in filter(None, captures):
+            if self.conform:
+                choice = chosen_option_as_nemo_gym(captured.text, task.choices)
+            else:
+                choice = chosen_option(captured, task.choices)
+            if choice is not None:
                 return self._judged(task, choice)
         return self._verdict(task, text)
 

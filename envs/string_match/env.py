@@ -7,15 +7,17 @@ from typing import Any
 
 from gym_llm import BaseTask, Episode, Verdict
 from gym_llm.core.compat import NemoCompatible
-from gym_llm.envs.string_match.extraction import ExtractionMode, extract
+from gym_llm.envs.string_match.extraction import ExtractionMode, extract, extract_as_nemo_gym
+from gym_llm.envs.string_match.nemo_gym import NemoReading, nemo_similarity
 from gym_llm.envs.string_match.reading import Reading, similarity
+from gym_llm.tokens.parsers.thinking import strip_thinking
 
 _LONGEST = 2_000
 """Characters beyond four times the expected answer's: what is longer is compared as it is, not in other forms."""
 
 
 class StringMatch(NemoCompatible):
-    """Give a short answer; the reward is 1.0 if it equals the expected one in a form, 0.98 for nearly the same number.
+    """Give a short answer; the reward is 1.0 if it equals the expected one in a form, 0.98 for a rounded decimal.
 
     Details: `expected_answer`, `extracted_answer` (None without an answer).
 
@@ -43,9 +45,9 @@ class StringMatch(NemoCompatible):
             return Reading(self.expected_answer)
 
         @cached_property
-        def nemo_reading(self) -> Reading:
+        def nemo_reading(self) -> NemoReading:
             """The forms in NeMo Gym's reading."""
-            return Reading(self.expected_answer, nemo=True)
+            return NemoReading(self.expected_answer)
 
     def oracle(self, task: Task) -> str:
         """Return the expected answer in the form of the extraction mode."""
@@ -54,7 +56,11 @@ class StringMatch(NemoCompatible):
 
     def verify(self, task: Task, episode: Episode) -> Verdict:
         """Compare the answer in all that the model said with the expected one."""
-        answer = extract(episode.messages_text, task.extraction_mode, nemo=self.conform == "nemo")
+        said = episode.messages_text
+        if self.conform:
+            answer = extract_as_nemo_gym(said, task.extraction_mode)
+        else:
+            answer = extract(strip_thinking(said, unclosed=True), task.extraction_mode)
         details = {"expected_answer": task.expected_answer, "extracted_answer": answer}
         return Verdict(0.0 if answer is None else self._score(answer.strip(), task), details)
 
@@ -65,8 +71,9 @@ class StringMatch(NemoCompatible):
         longest = 4 * len(expected) + _LONGEST
         if answer == expected or task.case_sensitive or len(answer) > longest:
             return float(answer == expected)
-        nemo = self.conform == "nemo"
-        reading = Reading(answer, nemo)
+        reading = NemoReading(answer) if self.conform else Reading(answer)
         if len(reading.plain) > longest:  # one character may be eighteen in its NFKC form
             return 0.0
-        return similarity(reading, task.nemo_reading if nemo else task.reading)
+        if isinstance(reading, NemoReading):
+            return nemo_similarity(reading, task.nemo_reading)
+        return similarity(reading, task.reading)

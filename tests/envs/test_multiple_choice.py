@@ -12,9 +12,10 @@ from testing import cpu_seconds
 from verifier_vectors import replay_all
 
 import gym_llm  # noqa: F401 - registers the ids
-from gym_llm.envs.multiple_choice.grading import GradingMode, Options, chosen_option, extract_answer
+from gym_llm.envs.multiple_choice.grading import GradingMode, chosen_option, extract_answer
 from gym_llm.envs.multiple_choice.nemo_gym import extract_answer_as_nemo_gym
 from gym_llm.errors import DataError
+from gym_llm.grading.choices import Options
 
 VECTORS = Path(os.environ.get("GYM_LLM_VECTORS") or Path(__file__).parents[3] / "shared" / "vectors")
 CITIES = [{"A": "Oslo"}, {"B": "Bergen"}, {"C": "New  York"}, {"D": "A and B"}, {"E": None}]
@@ -99,14 +100,18 @@ def test_lenient_boxed_reads_the_one_option_in_the_box(text: str, letter: str | 
         ("Answer: new york", "C"),
         ("Answer: A and B", "D"),
         ("Answer: A\nAnswer: B", "B"),
-        ("Answer: B\nAnswer: A or C", "B"),
+        ("Answer: B\nAnswer: A or C", None),
+        ("**Answer: B**", "B"),
+        ("Answer: $B$", "B"),
+        ("Answer: (B).", "B"),
+        ("Answer: B. Bergen", "B"),
+        ("Answer: B, because it rains", None),
         ("Answer: ب", "B"),
         ("Answer: ব", "B"),
         ("Answer： Ｂ", "B"),
         ("Answer: A or B", None),
         ("Answer: F", None),
         ("Answer: E", None),
-        ("**Answer: B**", None),
         ("The answer is B", None),
         ("Answer:", None),
     ],
@@ -134,8 +139,10 @@ def test_lenient_answer_colon_reads_a_letter_or_a_text(text: str, letter: str | 
         ("Answer: **ب**", "B"),
         ("Answer: （Ｂ）", "B"),
         ("Answer: A\n**Answer: B**", "B"),
-        ("Answer: B\nAnswer: A/B/C", "B"),
-        ("Answer: B\nAnswer: unknown", "B"),
+        ("Answer: B\nAnswer: A/B/C", None),
+        ("Answer: B\nAnswer: unknown", None),
+        (r"So it is \boxed{B}.", "B"),
+        ("The answer is (B).", "B"),
         ("Answer: A or B", None),
         ("Answer: A, B", None),
         ("Answer: A/B", None),
@@ -153,7 +160,7 @@ def test_lenient_answer_colon_md_sees_through_markdown(text: str, letter: str | 
     ("regex", "text", "letter"),
     [
         (r"Selected:\s*([A-Z])", "Selected: A, no, selected: b", "B"),
-        (r"Choice: [A-Z]", "Choice: B", None),
+        (r"Choice: [A-Z]", "Choice: B", "B"),
         (r"\b[BC]\b", "It is B", "B"),
         (r"x=(\w)|y=(\w)", "y=B", "B"),
         (r"city: (.+)", "City: BERGEN", "B"),
@@ -166,6 +173,14 @@ def test_lenient_answer_colon_md_sees_through_markdown(text: str, letter: str | 
 )
 def test_output_regex_is_tried_first(regex: str | list[str], text: str, letter: str | None) -> None:
     assert play(text, template_metadata={"output_regex": regex})[1] == letter
+
+
+@pytest.mark.parametrize("mode", ["strict_single_letter_boxed", "lenient_answer_colon_md"])
+def test_what_is_thought_is_no_answer(mode: GradingMode) -> None:
+    said = r"Answer: \boxed{B}"
+    assert play(f"<think>{said}</think> I do not know.", grading_mode=mode)[1] is None
+    assert play(f"<think>{said}", grading_mode=mode)[1] is None
+    assert play(f"<think>A?</think> {said}", grading_mode=mode)[1] == "B"
 
 
 def test_output_regex_needs_no_options() -> None:
@@ -206,14 +221,19 @@ COLON, MARKDOWN = "lenient_answer_colon", "lenient_answer_colon_md"
         (MARKDOWN, "**Answer:** ب", "B", "B"),
         (MARKDOWN, "**Answer:** Ｂ", "B", "B"),
         (MARKDOWN, "**Answer** ： B", "B", None),
-        (MARKDOWN, "Answer: B\nAnswer: A or C", "B", "B"),
+        (MARKDOWN, "Answer: B\nAnswer: A or C", None, "B"),
+        (MARKDOWN, "Answer: not B", None, "B"),
+        (MARKDOWN, r"\boxed{B}", "B", None),
+        (BOXED, r"\boxed{\textbf{B}}", "B", None),
+        (BOXED, r"\boxed{B-cells}", None, "B"),
+        (LENIENT, r"\boxed{Bergenhus}", None, "B"),
         (MARKDOWN, "Answer: A Answer: B", "B", "A"),
         (MARKDOWN, "__Answer__: it is (B), surely", "B", "B"),
         (BOXED, r"\boxed {B}", "B", None),
         (BOXED, r"\boxed{\text {B}}", "B", None),
         (BOXED, r"\boxed{B} or \boxed{A", "B", None),
         (BOXED, r"\boxed{A} no: \boxed{\text{B: Bergen}}", "B", "B"),
-        (BOXED, r"\boxed{B} \boxed{Ｂ}", None, None),
+        (BOXED, r"\boxed{A} \boxed{Ｂ}", "B", None),
         (LENIENT, r"\boxed{bergen} or \boxed{A", "B", None),
         (LENIENT, r"\boxed{the city of NEW YORK}", "C", "C"),
         (LENIENT, r"\boxed{Oslo or Bergen}", None, None),
@@ -277,12 +297,93 @@ def test_a_megabyte_of_marks_on_one_letter_costs_little(before: str, mode: Gradi
     assert cpu_seconds(choose, before + "\u0301\u0323" * 250_000, mode) < 1.0
 
 
-@pytest.mark.parametrize("mode", ["lenient_answer_colon", "lenient_answer_colon_md"])
-def test_answers_that_choose_nothing_are_passed_over_but_not_without_end(mode: GradingMode) -> None:
-    assert choose("Answer: B\n" + "Answer: none\n" * 200, mode) == "B"
-    assert choose("Answer: B\n" + "Answer: none\n" * 300, mode) is None
-    assert choose("Answer: B\nAnswer: " + "none " * 1_500, mode) is None
-    assert choose("Answer: B\n" + "Then I think. " * 10_000, mode) == "B"
+MMMLU = [r"(?i)Answer\s*:[ \t]*([A-D])", r"[\s\S]*\b\(?\s*([A-D])\s*\)?\.?\b"]
+PIQA = [
+    r"(?i)[Tt]he (?:[Bb]est [Aa]nswer|[Ff]inal [Aa]nswer|[Aa]nswer)[^A-B]*([A-B])",
+    r"(?i)[Aa]nswer\s*:[^A-B]*([A-B])",
+    r"(?i)\\boxed\{([A-B])\}",
+    r"[\s\S]*\b\(?\s*([A-B])\s*\)?\.?\b",
+]
+
+
+@pytest.mark.parametrize(
+    ("text", "mmmlu", "piqa"),
+    [
+        ("Answer: B", "B", "B"),
+        ("Answer: b", "B", "B"),
+        ("**Answer: B**", "B", "B"),
+        ("Answer: **(B)**", "B", "B"),
+        ("The best answer is: B", "B", "B"),
+        ("The best answer is: B, because it rains.", "B", "B"),
+        (r"\boxed{B}", "B", "B"),
+        ("Ich denke, die Antwort lautet B.", "B", "B"),
+        ("答案是 B。", "B", "B"),
+        ("It rains.\n\nB", "B", "B"),
+        ("I do not know, this is a hard one.", None, None),
+        ("I cannot determine a single option.", None, None),
+        ("Answer: Don't know", None, None),
+        ("Answer: Both", None, None),
+        ("Answer: Cannot say", None, None),
+        ("Answer: Bergen or so", None, None),
+        ("The best answer is not B.", None, None),
+        ("The answer is unclear: neither A nor B", None, None),
+        ("The best answer is hard to tell, a guess at most.", None, None),
+        ("A. Oslo\nB. Bergen", None, None),
+        ("The options are A and B.", None, None),
+        ("Is it A or B?", None, None),
+        ("I would rather not say A", None, None),
+        ("Je ne sais pas, il y a deux villes.", None, None),
+        ("No lo sé; voy a pensar.", None, None),
+        ("It has vitamin B and more.", None, None),
+        ("", None, None),
+    ],
+)
+def test_rows_patterns_take_no_letter_out_of_a_word_or_a_list(text: str, mmmlu: str | None, piqa: str | None) -> None:
+    """The patterns of mmmlu's and global_piqa's rows, in which case does not matter."""
+    options = [{"A": "Oslo"}, {"B": "Bergen"}, {"C": "Narvik"}, {"D": "Alta"}]
+    assert play(text, template_metadata={"output_regex": MMMLU}, options=options)[1] == mmmlu
+    assert play(text, template_metadata={"output_regex": PIQA}, options=options[:2])[1] == piqa
+
+
+REFUSALS = [
+    "I do not know.",
+    "I'm sorry, but I can't help with that.",
+    "Don't know",
+    "Both",
+    "all of them",
+    "none of the above",
+    "It depends.",
+    "A or B",
+    "A, B, C, D",
+    "(A) Oslo (B) Bergen (C) New York (D) A and B and more",
+    "Where? A: Oslo B: Bergen C: New York D: A and B",
+    "Each of A, B, C and D",
+    "a",
+    "0",
+    "1",
+    "Let me think. If A is right, then B",
+    "",
+]
+
+
+@pytest.mark.parametrize("answer", REFUSALS)
+@pytest.mark.parametrize(
+    "form", ["{}", "Answer: {}", "**Answer:** {}", "The answer is {}", "\\boxed{{{}}}", "Answer: {} \\boxed{{"]
+)
+def test_refusals_and_hedges_choose_nothing(form: str, answer: str) -> None:
+    text = form.format(answer)
+    for fields in (
+        *({"grading_mode": mode} for mode in (BOXED, LENIENT, COLON, MARKDOWN)),
+        {"template_metadata": {"output_regex": MMMLU}},
+        {"template_metadata": {"output_regex": PIQA}},
+    ):
+        chosen = play(text, **fields)[1]
+        assert chosen is None or (answer == "a" and chosen == "A"), (text, fields, chosen)
+    env = gym.make("gym_llm/GPQADiamond-v0")
+    env.reset(options={"task": row()})
+    message = {"type": "message", "role": "assistant", "content": [{"type": "output_text", "text": text}]}
+    info = env.step([message])[4]
+    assert info["extracted_answer"] is None or answer == "a", text
 
 
 def test_a_captured_megabyte_costs_little() -> None:

@@ -1,0 +1,102 @@
+r"""Finding what a model gives as its answer: a line `Answer: …`, or the phrase "the answer is …"."""
+
+from __future__ import annotations
+
+import re
+from collections import deque
+from typing import NamedTuple
+
+from gym_llm.grading.answers import is_blank
+
+# For a text in lower case. It begins with a literal, so that `re` passes quickly over the rest.
+_MARK = re.compile(
+    r"answer(?:[*_`]{0,3}\s{0,99}[:：][*_`]{0,3}\s*+(?=\S)|[ \t]{1,9}is\b[*_`]{0,3}[ \t]*[:：]?\s*+(?=\S)"
+    r"|[*_`]{0,3}[ \t]*\n\s*+(?=\S))"
+)
+_KINDS = r"(?:final|correct|right|best|only|closest|proper|overall|most\s(?:likely|accurate|appropriate|suitable))"
+_SUBJECT = re.compile(rf"(?:(?<!\w)(?:the|my|our)\s|^\W*)(?:{_KINDS}\s){{0,3}}[*_`]{{0,3}}$", re.IGNORECASE)
+_HEADING = re.compile(r"\s*(?:#{1,6}[ \t]*[*_]{0,3}|[*_]{2,3})(?:the\s)?(?:final\s|correct\s)?$", re.IGNORECASE)
+_OPENING = re.compile(r"[*_`]{1,3}(?=(?:\w+\s){0,2}$)")
+_PLACEHOLDER = re.compile(r"[$\"'<\[({]{0,3}(?:YOUR[ _])?(?:FINAL[ _])?(?:LETTER|ANSWER|CHOICE|OPTION)[\"'>\])}.]{0,3}")
+_TEMPLATE = re.compile(r"[<\[](?:your|the|insert)\b[^<>\[\]]{0,40}[>\]]\.?", re.IGNORECASE)
+_BLANK = re.compile(r"(?:[\s*_`$]|\\[\[(])*+(?:\.{2,}|…)?")
+_LONGEST_TEXT = 100_000
+_MOST_MARKS = 256
+_LONGEST = 6_000
+"""Characters behind a mark that are read: more than any answer in a line has."""
+_BEFORE = 60
+
+
+class Statement(NamedTuple):
+    """An answer that a text gives."""
+
+    start: int
+    """Where it begins in the text."""
+    text: str
+    """The rest of its line, stripped, without Markdown that its mark opened; never blank."""
+    is_phrase: bool = False
+    """Whether "the answer is" announces it, and not a line `Answer:`."""
+
+
+def answer_statements(text: str) -> list[Statement]:
+    r"""Return what the text gives as its answer, in order: after `Answer:`, "the answer is", or a heading "Answer".
+
+    The mark may be in Markdown, in any case, and with words before it ("Final Answer:"). Without text behind it on its
+    line, the next line that is not blank counts. A mark with nothing behind it, or with the words of a template
+    (`Answer: $LETTER`), gives no answer. Only the last 256 marks in the last 100,000 characters are read.
+
+    >>> [statement.text for statement in answer_statements("**Answer: 4**, no. __Answer__: 5\nSo the answer is 6.")]
+    ['4**, no.', '5', '6.']
+    """
+    offset = max(0, len(text) - _LONGEST_TEXT)
+    lowered = text.lower()
+    # Some letters become two: then only marks in small letters count, and positions stay the same.
+    marks = deque(_MARK.finditer(lowered if len(lowered) == len(text) else text, offset), _MOST_MARKS)
+    statements: list[Statement] = []
+    stop, budget = len(text), _LONGEST
+    for mark in reversed(marks):
+        line = text.rfind("\n", max(0, mark.start() - _BEFORE), mark.start()) + 1
+        before = text[max(line, mark.start() - _BEFORE) : mark.start()]
+        if (statement := _statement(text, mark, before, min(stop, mark.end() + budget))) is not None:
+            statements.append(statement)
+            budget -= len(statement.text)
+            if budget <= 0:
+                break
+        stop = mark.start()
+    statements.reverse()
+    return statements
+
+
+def _statement(text: str, mark: re.Match[str], before: str, stop: int) -> Statement | None:
+    sign = mark[0][6:].strip()
+    is_phrase = sign.startswith("is")
+    if is_phrase and _SUBJECT.search(before) is None:
+        return None
+    if not is_phrase and ":" not in sign and "：" not in sign and _HEADING.fullmatch(before) is None:
+        return None
+    end = text.find("\n", mark.end(), stop)
+    answer = text[mark.end() : stop if end < 0 else end].strip()
+    opening = _OPENING.search(before)
+    if opening is not None and opening[0] not in mark[0]:
+        answer = answer.removesuffix(opening[0]).rstrip()
+    if _BLANK.fullmatch(answer) or _PLACEHOLDER.fullmatch(answer) or _TEMPLATE.fullmatch(answer):
+        return None
+    return None if answer.startswith("\\boxed") and is_blank(answer[6:]) else Statement(mark.end(), answer, is_phrase)
+
+
+def last_answer_line(text: str) -> str | None:
+    r"""Return the answer of the last line `Answer: …` (`answer_statements`), or None.
+
+    >>> last_answer_line("**Answer:** `Oslo`\nThe answer is a city.")
+    '`Oslo`'
+    """
+    return next((each.text for each in reversed(answer_statements(text)) if not each.is_phrase), None)
+
+
+def last_answer_phrase(text: str) -> str | None:
+    """Return what follows the last "the answer is" on its line, or None.
+
+    >>> last_answer_phrase("So the answer is 24.")
+    '24.'
+    """
+    return next((each.text for each in reversed(answer_statements(text)) if each.is_phrase), None)
