@@ -35,7 +35,7 @@ _LONE = re.compile(r"(?<![\w'’])[A-Z](?![\w'’])")
 
 
 class Capture(NamedTuple):
-    """What a pattern captured, and what stands around it."""
+    """A pattern's captured text, and what stands around it."""
 
     text: str
     before: str

@@ -66,7 +66,7 @@ class NemoReading:
 
     @cached_property
     def postal(self) -> str:
-        """That form with the states of the USA as postal codes, in capitals, so that Oregon is no "or"."""
+        """That form with the states of the USA as postal codes, in capitals, so that Oregon's stays."""
         text = _STATES_ANYWHERE.sub(lambda match: POSTAL_CODES[match[0]].upper(), self.plain)
         return _listed(text).lower()
 

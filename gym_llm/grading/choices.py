@@ -108,7 +108,7 @@ class Options:
         return letters.pop() if len(letters) == 1 else None
 
     def agrees(self, letter: str, rest: str) -> bool | None:
-        """Whether what follows a letter is that option's text (or a part of it), or another option's; None: neither."""
+        """Return True if a letter's option has the text that follows it, False if another has, None if none has."""
         said = _comparable(rest)
         own = self.form(letter)
         if own and (said == own or _has_words(said, own) or (len(said) > 2 and _has_words(own, said))):
