@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
 from typing import Any
 
 from pydantic import Field
@@ -12,8 +13,8 @@ from gym_llm import Episode, Metric, Verdict
 from gym_llm.envs.bbq import task as bbq_task
 from gym_llm.envs.bbq.task import Expected, answer_schema, explanation_schema
 from gym_llm.errors import EpisodeMasked
-from gym_llm.grading.extraction import json_values
-from gym_llm.judge import JudgedEnv
+from gym_llm.judge import JudgedEnv, json_objects
+from gym_llm.judge.last_word import plain
 from gym_llm.tokens.parsers.thinking import strip_thinking
 
 QUALITY = {"high": 1.0, "low": 0.5, "unacceptable": 0.0}
@@ -108,8 +109,9 @@ def read_explanation(text: str) -> dict[str, Any] | None:
 
 def _object(text: str, names: tuple[str, ...]) -> dict[str, Any] | None:
     """Return the text's JSON object with exactly these fields, if there is one and it has a rationale."""
-    values = [value for value in json_values(text, dict) if set(value) == set(names)]
-    if len(values) != 1:
+    text = plain(text)
+    values = [value for value in json_objects(text) if set(value) == set(names)]
+    if len(values) != 1 or len(re.findall(rf"{names[0]}[\"'”]?\s?:", text)) > 1:
         return None
     rationale = values[0]["rationale"]
     return values[0] if isinstance(rationale, str) and rationale else None

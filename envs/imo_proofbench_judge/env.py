@@ -15,7 +15,6 @@ from gym_llm.types import known
 
 PASS_THRESHOLD = 6
 _BOXED = ("\\boxed{Correct}", "\\boxed{Incorrect}")
-_BOLD = re.compile(r"\*\*Judgement\*\*")
 _JUDGEMENT = re.compile(r"Judgement\*{0,2}\s{0,99}:", re.IGNORECASE)
 _BOXED_WORD = re.compile(r"\\boxed\s{0,99}\{\s{0,99}(Correct|Incorrect)\s{0,99}\}", re.IGNORECASE)
 _POINTS = re.compile(r"<points>\s{0,99}(\d{1,99})\s{0,99}out of 7\s{0,99}</points>", re.IGNORECASE)
@@ -104,7 +103,7 @@ def read_grade(text: str) -> dict[str, Any] | None:
     number = points(7)(text)
     if number is not None:
         return {"correct": number >= PASS_THRESHOLD, "points": int(number)}
-    correct = _in_words(text)
+    correct = None if "<points" in text.lower() else _in_words(text)
     return None if correct is None else {"correct": correct, "points": None}
 
 
@@ -128,10 +127,12 @@ def read_grade_as_nemo_gym(text: str) -> dict[str, Any] | None:
 
 
 def _in_words(text: str) -> bool | None:
-    correct: bool | None = yes_no_line("Judgement:")(_BOLD.sub("Judgement", text))
-    if correct is None and (mark := last_label(text, _BOXED, ignore_case=True)) is not None:
-        correct = mark == _BOXED[0]
-    return correct
+    line: bool | None = yes_no_line("Judgement:")(text)
+    mark = last_label(text, _BOXED, ignore_case=True)
+    boxed = None if mark is None else mark == _BOXED[0]
+    if line is None or boxed is None:
+        return boxed if line is None else line
+    return line if line == boxed else None
 
 
 def _plain(answer: str) -> str:

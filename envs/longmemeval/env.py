@@ -9,6 +9,7 @@ from pydantic import BaseModel
 
 from gym_llm import BaseTask, Episode, Verdict
 from gym_llm.judge import FAILS, JudgedEnv, last_label, meant_match
+from gym_llm.judge.verdicts import is_disputed, label_forms
 from gym_llm.tokens.parsers.thinking import strip_thinking, without_spans
 
 _CONTAINS = "It is right if it says what the gold answer says, or leads to it; a part of it alone is not enough."
@@ -27,7 +28,6 @@ ABSTENTION = (
 )
 EMPTY = "empty_judge_output"
 """The error of a judge that says nothing; only with `conform` that is a no."""
-_FIRST_LINE = 200  # characters in which the rest of the first word's line is looked at
 _FIRST_WORD = re.compile(r"\A\W{0,20}(yes|no)\b", re.IGNORECASE)
 
 
@@ -112,8 +112,10 @@ def yes_or_no(text: str) -> bool | None:
     (False, True, None)
     """
     if _FIRST_WORD.match(text):
-        first = meant_match(_FIRST_WORD, text[:_FIRST_LINE])  # None for "No idea"
-        return None if first is None else first[1].lower() == "yes"
+        first = meant_match(_FIRST_WORD, text)  # None for "No idea"
+        if first is None or is_disputed(label_forms(("yes", "no"), True), first[1].lower(), text, first.end()):
+            return None
+        return first[1].lower() == "yes"
     word = last_label(text, ("yes", "no"), ignore_case=True)
     return None if word is None else word.lower() == "yes"
 

@@ -15,7 +15,7 @@ from gym_llm.types import Item, message_text
 LEAST, MOST = 1.0, 10.0
 """The ends of the judge's scale."""
 
-_RATING = re.compile(r"\[\[\s{0,3}([0-9]{1,4}(?:\.[0-9]{1,4})?)\s{0,3}\]\]")
+_RATING = re.compile(r"\[\[\s{0,3}([0-9]{1,4}(?:[.,][0-9]{1,4})?)\s{0,3}\]\]")
 
 Two = Annotated[list[str], Field(min_length=2, max_length=2)]
 
@@ -88,7 +88,7 @@ def last_rating(text: str) -> float | None:
     (7.5, None, None)
     """
     last = meant_match(_RATING, text)
-    rating = float(last[1]) if last else 0.0
+    rating = float(last[1].replace(",", ".")) if last else 0.0
     return rating if LEAST <= rating <= MOST else None
 
 

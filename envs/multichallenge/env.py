@@ -10,6 +10,7 @@ from pydantic import BaseModel
 from gym_llm import BaseTask, Episode, Verdict
 from gym_llm.judge import last_label
 from gym_llm.judge.rubric import RubricEnv
+from gym_llm.judge.withdrawn import is_meant
 from gym_llm.tokens.parsers.thinking import strip_thinking
 from gym_llm.types import Row
 
@@ -96,8 +97,11 @@ class MultiChallenge(RubricEnv):
 
 def yes_or_no(text: str, *, yes: str, no: str, conform: bool) -> str | None:
     """`YES` or `NO` by the last label; with `conform` also by a last line that has one of the words anywhere."""
-    label = last_label(text, (yes, no))
-    if label is None and conform:
+    if not conform:
+        label = last_label(text, (yes, no))
+        return None if label is None else "YES" if label == yes else "NO"
+    place, label = max((text.rfind(yes), yes), (text.rfind(no), no))
+    if place < 0 or not is_meant(text, place, place + len(label)):
         last_line = text.strip().rpartition("\n")[2].upper()
         return "YES" if "YES" in last_line else "NO" if "NO" in last_line else None
-    return None if label is None else "YES" if label == yes else "NO"
+    return "YES" if label == yes else "NO"

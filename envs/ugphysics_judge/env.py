@@ -7,7 +7,7 @@ from typing import Any
 
 from gym_llm import Episode, Verdict
 from gym_llm.envs.math_with_judge.env import MathWithJudge
-from gym_llm.judge import last_label
+from gym_llm.judge import last_label, yes_no_line
 
 _SECTION = re.compile(r"## Equivalence Judgement[ \t]{0,9}\n\s{0,9}[*_`]{0,3}(TRUE|FALSE)\b", re.IGNORECASE)
 
@@ -41,7 +41,7 @@ class UGPhysicsJudge(MathWithJudge):
             "solution": task.solution,
             "generation": episode.answer,
         }
-        said = (await self.decide(values, read_verdict)).value
+        said = (await self.decide(values, nemo_verdict if self.conform else read_verdict)).value
         verdict.info["extracted_verdict"] = said or None
         return said == "TRUE"
 
@@ -52,6 +52,13 @@ def read_verdict(text: str) -> str | None:
     >>> read_verdict("TRUE? ## Equivalence Judgement\nFALSE\nnot true")
     'FALSE'
     """
+    if "equivalence judgement" in text.lower():
+        under = yes_no_line("Equivalence Judgement", yes="TRUE", no="FALSE")(text)
+        return None if under is None else str(under).upper()
+    return last_label(text, ("TRUE", "FALSE"), ignore_case=True)
+
+
+def nemo_verdict(text: str) -> str | None:
+    """Return the word under the last heading, also before another one; else what `read_verdict` finds."""
     sections = _SECTION.findall(text)
-    word = sections[-1] if sections else last_label(text, ("TRUE", "FALSE"), ignore_case=True)
-    return word.upper() if word else None
+    return sections[-1].upper() if sections else read_verdict(text)

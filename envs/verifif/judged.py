@@ -59,8 +59,8 @@ def question_of(name: str, arguments: dict[str, object]) -> str:
 
 def read_verdict(text: str) -> bool | None:
     """Which of `[[YES]]` and `[[NO]]` comes last; without either, a last line that is YES or NO."""
-    if "[[YES]]" in text or "[[NO]]" in text:
-        verdict: bool | None = labels("[[YES]]", "[[NO]]")(text)
+    verdict: bool | None = labels("[[YES]]", "[[NO]]")(text)
+    if verdict is not None or "[[" in text:
         return verdict
-    last = text.rstrip().rpartition("\n")[2].strip().upper()
+    last = text.rstrip().rpartition("\n")[2].strip(" \t*_`.\"'").upper()
     return last == "YES" if last in ("YES", "NO") else None

@@ -4,20 +4,19 @@ from typing import Any
 
 from gym_llm.judge.answers import Answer
 from gym_llm.judge.engine_argument import EngineArgument, auxiliary_engine, check_engine
+from gym_llm.judge.json_verdicts import json_field, json_objects
 from gym_llm.judge.judge import Judge, Params
 from gym_llm.judge.judge_prompts import Prompt, make_prompt, read_prompt
 from gym_llm.judge.judged_env import FAILS, JudgedEnv, Judgement
+from gym_llm.judge.letter_verdicts import letter
 from gym_llm.judge.simulated_user import SimulatedUser
 from gym_llm.judge.verdicts import (
     Labels,
     Parser,
     boxed_score,
     first_label,
-    json_field,
-    json_objects,
     labels,
     last_label,
-    letter,
     meant_match,
     number_over,
     points,

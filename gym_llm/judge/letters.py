@@ -8,7 +8,8 @@ from weakref import WeakKeyDictionary
 
 from gym_llm.core.tasks import BaseTask
 from gym_llm.judge.judged_env import FAILS, JudgedEnv
-from gym_llm.judge.verdicts import Parser, letter
+from gym_llm.judge.letter_verdicts import letter
+from gym_llm.judge.verdicts import Parser
 from gym_llm.types import Episode
 
 

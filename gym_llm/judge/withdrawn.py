@@ -68,7 +68,7 @@ _LEADS_TO_IT = re.compile(
     rf"|\b(?:is|was|are|be|so|therefore|thus|hence|but|or|rather|and|as|then|than|now|finally|the|my|a|an|both|{_NAMED}|response"
     r"|final|overall|total|quite|fully|entirely|clearly|indeed|also|still|actually|mostly|answer|say|choose|select|output"
     r"|return|give|award|assign|it|them|considered|called|judged|deemed|graded|marked|rated|scored)\b)"
-    r"[\s*_`\"'“‘«(\[{$#|>\\]*\Z",
+    r"[\s*_`\"'“‘«(\[{$#|<>\\]*\Z",
     re.IGNORECASE | re.MULTILINE,
 )
 _FOLLOWS_IT = re.compile(
@@ -131,6 +131,11 @@ def _is_introduced(text: str, start: int) -> bool:
     return bool(_INTRODUCES.search(before)) and not _FORM_IN_LINE.search(before[before.rfind("\n") + 1 :])
 
 
+def is_denied(text: str, start: int) -> bool:
+    """Whether the words before a place deny what stands there, or report it as another's words."""
+    return _DENIED.search(_MARKER.sub("", text[max(0, start - _NEAR) : start])) is not None
+
+
 def is_meant(text: str, start: int, end: int, *, in_prose: bool = False) -> bool:
     """Whether the label between two places of a text is meant as the verdict.
 
@@ -145,11 +150,7 @@ def is_meant(text: str, start: int, end: int, *, in_prose: bool = False) -> bool
     [False, False, False, True]
     """
     before = text[max(0, start - _NEAR) : start]
-    if (
-        _DENIED.search(_MARKER.sub("", before))
-        or not _LEADS_TO_IT.search(before)
-        or not _FOLLOWS_IT.match(text[end : end + _NEAR])
-    ):
+    if is_denied(text, start) or not _LEADS_TO_IT.search(before) or not _FOLLOWS_IT.match(text[end : end + _NEAR]):
         return False
     if in_prose and _HEDGED.search(_CLAUSE.split(_ASIDE.sub("", before))[-1]):
         return False

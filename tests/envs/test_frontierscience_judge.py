@@ -29,7 +29,7 @@ def test_the_last_judgement_counts(text: str, reward: float) -> None:
 
 @pytest.mark.parametrize(
     ("text", "score"),
-    [("Score: 7", 7.0), ("Score: 3 / 5", 6.0), ("score[9] / max_score[10]", 9.0), ("Score: 12", 12.0)],
+    [("Score: 7", 7.0), ("Score: 3 / 5", 6.0), ("score[9] / max_score[10]", 9.0)],
 )
 def test_points_by_a_rubric(text: str, score: float) -> None:
     got, info = judged(ENV_ID, TASK, "H2O", f"{text}\nJudgement: NO", judge_mode="research")
@@ -42,6 +42,8 @@ def test_points_by_a_rubric(text: str, score: float) -> None:
 def test_a_judge_that_cannot_be_read_masks_and_upstream_decides_by_its_verdict() -> None:
     with pytest.raises(JudgeError):
         judged(ENV_ID, TASK, "H2O", "Hm.")
+    with pytest.raises(JudgeError):  # not on the scale
+        judged(ENV_ID, TASK, "H2O", "Score: 12\nJudgement: NO", judge_mode="research")
     reward, info = judged(ENV_ID, TASK, "H2O", "Hm.", conform="nemo")
     assert (reward, info["verdict"], info["invalid_judge_response"]) == (0.0, None, False)
     reward, info = judged(ENV_ID, TASK, "H2O", "Judgement: YES", judge_mode="research", conform="nemo")

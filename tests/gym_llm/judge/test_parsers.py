@@ -42,7 +42,7 @@ def test_the_last_label_counts_and_to_conform_the_first(text: str, right: bool |
 
 def test_labels_of_letters_are_whole_words() -> None:
     assert last_label("INCORRECT", ["CORRECT", "INCORRECT"]) == "INCORRECT"
-    assert labels("Judgement: yes", "Judgement: no")("Judgement: yes, Judgement: not sure") is True
+    assert labels("Judgement: yes", "Judgement: no")("Judgement: not sure") is None
     assert last_label("incorrect? No, Correct.", ["CORRECT", "INCORRECT"], ignore_case=True) == "CORRECT"
     assert last_label("the A+ is better than A", ["A", "A+"]) == "A" and last_label("A+", ["A", "A+"]) == "A+"
     assert first_label("INCORRECT", ["CORRECT", "INCORRECT"]) == "INCORRECT"
