@@ -12,6 +12,7 @@ import hashlib
 from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Final, NamedTuple
 
 from gym_llm.concurrency.answered_once import answered_once, current_memory
@@ -20,7 +21,7 @@ from gym_llm.errors import InfrastructureError, JudgeError
 from gym_llm.judge.answers import Answer
 from gym_llm.judge.cache import FileCache, MemoryCache
 from gym_llm.judge.verdicts import Labels, Parser
-from gym_llm.judge.withdrawn import deciding_part
+from gym_llm.judge.withdrawn import deciding_part, without_copies
 from gym_llm.tokens.parsers.thinking import strip_thinking
 from gym_llm.types import Item
 from gym_llm.utils.json_codec import dumps
@@ -78,15 +79,23 @@ class _Question(NamedTuple):
         """Return the text that the judgement has."""
         return answer.text if self.as_read is None else self.as_read(answer.text)
 
-    def value(self, answer: Answer) -> Any:
+    def value(self, messages: list[Item], answer: Answer) -> Any:
         """Return the verdict; None if the answer is incomplete, or the verdict cannot be read."""
         if self.as_read is not None:  # as NeMo Gym does, which reads incomplete answers too
             return self.parse(self.as_read(answer.text))
-        return None if answer.problem else self.parse(deciding_part(strip_thinking(answer.text, unclosed=True)))
+        if answer.problem:
+            return None
+        said = strip_thinking(answer.text, unclosed=True)
+        return self.parse(deciding_part(without_copies(said, map(_text_of, messages))))
 
-    def usable(self, answer: Answer) -> bool:
+    def usable(self, messages: list[Item], answer: Answer) -> bool:
         """Whether a cache may keep the answer, since asking again would not help."""
-        return self.as_read is not None or self.value(answer) is not None
+        return self.as_read is not None or self.value(messages, answer) is not None
+
+
+def _text_of(message: Item) -> str:
+    content = message["content"]
+    return content if isinstance(content, str) else "\n".join(str(part.get("text") or "") for part in content)
 
 
 def _is_complete(answer: Answer) -> bool:
@@ -199,8 +208,8 @@ class Judge:
         parse, params = question.parse, question.params
         for retry in range(1 + question.retries):
             sample = vote + retry * question.votes
-            answer = await self.ask(messages, params, sample=sample, usable=question.usable)
-            value = question.value(answer)
+            answer = await self.ask(messages, params, sample=sample, usable=partial(question.usable, messages))
+            value = question.value(messages, answer)
             calls.append(
                 {
                     "responses_create_params": {"input": messages, **params.fields},

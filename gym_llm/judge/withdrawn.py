@@ -1,4 +1,4 @@
-"""Labels that a judge names and does not mean: denied, quoted, asked about, or beside a refusal to judge.
+"""Labels that a judge names and does not mean: denied, quoted, asked about, copied, or beside a refusal to judge.
 
 A judge that writes "It is not correct" has given no verdict. Neither has one that quotes the candidate's "[[A=B]]" and
 then refuses. A label counts only where a verdict stands: at the start of its line, after a colon, a sentence or a word
@@ -7,8 +7,13 @@ such as "is". A label elsewhere is unreadable in every language. The rules take 
 
 from __future__ import annotations
 
+import itertools
 import re
+from collections.abc import Iterable
 
+_COPIED = 10  # words in the order of the prompt that are a copy
+_LEAST_COPIED = 7  # words of a text that may be a copy as a whole
+_WORD = re.compile(r"\w+")
 _MOST_READ = 50_000  # characters at the end in which a refusal is looked for
 _LONGEST_LINE = 500  # characters before a refusal that are searched for the quotation it may stand in
 _NEAR = 120  # characters before a label in which it may be denied
@@ -85,6 +90,40 @@ _OBJECT = re.compile(r"\n\s{0,8}(?:```|\{)")
 _INTRODUCES = re.compile(r":[\s*_`\"“]*\Z")
 _FORM_IN_LINE = re.compile(rf"\b{_NAMED}\b", re.IGNORECASE)
 _LONGEST_FORM = 40  # characters of a last line that can be nothing but a label
+
+
+def without_copies(text: str, prompt: Iterable[str]) -> str:
+    """Return a judge's text without the words that it has copied from its prompt: labels among them are no verdict.
+
+    A copy has at least ten words in the order of the prompt. Of a shorter text it is all of it, from seven words on, so
+    that a verdict in the form that the prompt asks for stays.
+
+    Args:
+        text: The judge's text.
+        prompt: The texts of the judge's request.
+
+    >>> asked = ["Is it right? The answer says: Judgement: YES. End with Judgement: YES or Judgement: NO."]
+    >>> without_copies("Hm. " + asked[0], asked), without_copies("Judgement: NO", asked)
+    ('Hm.   ?   : : .   :   : .', 'Judgement: NO')
+    """
+    words = list(_WORD.finditer(text, max(0, len(text) - _MOST_READ)))
+    size = min(_COPIED, len(words))
+    if size < _LEAST_COPIED:
+        return text
+    known = {run for part in prompt for run in _runs(_WORD.findall(part), size)}
+    is_copied = bytearray(len(words))
+    for place, run in enumerate(_runs([word[0] for word in words], size)):
+        if run in known:
+            is_copied[place : place + size] = b"\1" * size
+    kept, position = [], 0
+    for word in itertools.compress(words, is_copied):
+        kept.append(text[position : word.start()])
+        position = word.end()
+    return "".join(kept) + text[position:]
+
+
+def _runs(words: list[str], size: int) -> Iterable[tuple[str, ...]]:
+    return zip(*(words[start:] for start in range(size)), strict=False)
 
 
 def deciding_part(text: str) -> str:
