@@ -64,7 +64,7 @@ _PLAIN = _Plain()
 
 
 def plain(text: str) -> str:
-    r"""Return a text without characters that nobody sees, and with full-width letters and the like as ASCII.
+    r"""Return a text without invisible characters, and with full-width letters and the like as ASCII.
 
     >>> plain("Ｇrade\u200b:\u00a0𝐀")
     'Grade: A'

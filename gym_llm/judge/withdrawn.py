@@ -93,10 +93,10 @@ _LONGEST_FORM = 40  # characters of a last line that can be nothing but a label
 
 
 def without_copies(text: str, prompt: Iterable[str]) -> str:
-    """Return a judge's text without the words that it has copied from its prompt: labels among them are no verdict.
+    """Return a judge's text without the words that it has copied from its prompt, since it does not mean them.
 
-    A copy has at least ten words in the order of the prompt. Of a shorter text it is all of it, from seven words on, so
-    that a verdict in the form that the prompt asks for stays.
+    A copy has at least ten words in the order of the prompt, or is the whole text and has seven. So a verdict in the
+    form that the prompt asks for stays.
 
     Args:
         text: The judge's text.
