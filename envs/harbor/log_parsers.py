@@ -13,6 +13,7 @@ from collections import deque
 from collections.abc import Callable, Iterator
 from typing import TypeAlias
 
+from gym_llm.envs.harbor.python_logs import EVENTS
 from gym_llm.utils.text import did_you_mean
 
 PASSED, FAILED, SKIPPED = "PASSED", "FAILED", "SKIPPED"
@@ -22,16 +23,10 @@ Parser: TypeAlias = Callable[[str], States]
 _START, _END = ">>>>> Start Test Output", ">>>>> End Test Output"
 _PREFIX = "parse_log_"
 _LONGEST_NAME = 10_000
-_GENERAL = {
-    *("pytest", "pytest_options", "pytest_v2", "django", "seaborn", "sympy", "matplotlib", "astroid", "flask"),
-    *("marshmallow", "pvlib", "pyvista", "sqlfluff", "xarray", "pydicom", "requests", "pylint", "astropy", "scikit"),
-    "sphinx",
-}
-"""Parsers of Python's test programs: `gym_llm.envs.harbor.swe_bench.passed_tests` reads the output of all of them."""
 
 
 def known(name: str) -> str:
-    """Return the short name of a parser; "" for the general parser of Python's test programs.
+    """Return the short name of a parser; "" for the reader of all of Python's test programs.
 
     Args:
         name: The name with or without SWE-bench's `parse_log_`.
@@ -40,11 +35,9 @@ def known(name: str) -> str:
         ValueError: If there is no such parser.
 
     >>> known("parse_log_cargo"), known("parse_log_django")
-    ('cargo', '')
+    ('cargo', 'django')
     """
     name = name.removeprefix(_PREFIX)
-    if name in _GENERAL:
-        return ""
     if name and name not in PARSERS:
         raise ValueError(f"There is no log parser {name!r}.{did_you_mean(name, PARSERS)}")
     return name
@@ -365,5 +358,6 @@ PARSERS: dict[str, Parser] = {
     "pytest_anywhere": _pytest_anywhere,
     "tornado": _tornado,
     "slugify": _slugify,
+    **{name: lambda log, events=events: dict(events(log)) for name, events in EVENTS.items()},
 }
-"""Parsers by SWE-bench's names without `parse_log_`; the last six are SWE-smith's for single repositories."""
+"""Parsers by SWE-bench's names without `parse_log_`: of 20 runners, of six repositories of SWE-smith, and Python's."""

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import re
 import shlex
-from collections.abc import Sequence
+from bisect import bisect_left
+from collections.abc import Collection, Iterator, Sequence
+from itertools import accumulate, chain
 from typing import TYPE_CHECKING
 
 from gym_llm import Verdict
-from gym_llm.envs.harbor import log_parsers
+from gym_llm.envs.harbor import log_parsers, python_logs
 from gym_llm.errors import InfrastructureError
 from gym_llm.grading.text_metrics import in_worker
 from gym_llm.sandbox.inside import tree
@@ -20,11 +22,13 @@ if TYPE_CHECKING:
 _FOLDER, _PATCH, _LOG, _SCRIPT = "/tmp", "gym_llm.patch", "gym_llm.log", "gym_llm.sh"
 _CHANGED = re.compile(r"^diff --git a/(.+?) b/(.+)$", re.MULTILINE)
 _COLOUR = re.compile(r"\x1b\[[\d;]*m")
-_PYTEST = re.compile(r"^(PASSED|FAILED|ERROR|SKIPPED|XFAIL|XPASS) (\S.*)$")
+_PYTEST = re.compile(r"^(?:\[gw\d+\](?: \[ *\d+%\])? )?(PASSED|FAILED|ERROR|SKIPPED|XFAIL|XPASS) (?!\[\d+\] )(\S.*)$")
+_PROGRESS = re.compile(r"^(\S+::.*\S)\s+(PASSED|FAILED|ERROR|SKIPPED|XFAIL|XPASS)(?: \(.*\))?(?:\s+\[ *\d+%\])?\s*$")
 _UNITTEST = re.compile(r"^(\w+ \([\w.]+\))(?:\n.*)? \.\.\. (ok|FAIL|ERROR|skipped.*|expected failure)$", re.MULTILINE)
 _UNITTEST_LINE = re.compile(r"^(\S.*?) \.\.\. (ok|FAIL|ERROR|skipped.*|expected failure)$", re.MULTILINE)
 _SYMPY = re.compile(r"^(test_\w+)(?: .*)? (ok|F|E)$", re.MULTILINE)
 _PASSED = {"PASSED", "XFAIL", "ok", "expected failure"}
+_ALL = [events for events in dict.fromkeys(python_logs.EVENTS.values()) if events is not python_logs.sympy]
 _SHOWN = 20
 _GIT_SECONDS = 300.0
 _QUICK_CHARACTERS, _PARSING_SECONDS = 100_000, 120.0
@@ -41,10 +45,10 @@ def changed_files(patch: str) -> list[str]:
 
 
 def passed_tests(output: str) -> set[str]:
-    r"""Return the tests that passed, by their names in `pytest -rA`, `unittest -v` or sympy's `bin/test --verbose`.
+    r"""Return the tests that passed, by their names in the output of pytest, unittest, Django, sympy or seaborn.
 
     A test that is named twice has to pass both times. SWE-bench's own lists cut names at the first space, and name a
-    unittest by its description if it has one. Both forms are names here.
+    unittest by its description if it has one. Both forms are names here, and so are those of all of `python_logs`.
 
     >>> sorted(passed_tests("PASSED t.py::test_a\nFAILED t.py::test_b - assert 1 == 2\nPASSED t.py::c[d e]"))
     ['t.py::c[d', 't.py::c[d e]', 't.py::test_a']
@@ -53,17 +57,29 @@ def passed_tests(output: str) -> set[str]:
     >>> sorted(passed_tests("test_a ok\ntest_b F\ntest_c [slow] ok\ntest_d E"))
     ['test_a', 'test_c']
     """
+    return {name for name, state in general_states(output).items() if state in _PASSED}
+
+
+def general_states(output: str) -> dict[str, str]:
+    """Return the worst state of each test in the output of any of Python's test programs."""
+    states: dict[str, str] = {}
     output = _COLOUR.sub("", output)
-    states: dict[str, bool] = {}
+    for name, state in chain(_events(output), *(events(output) for events in _ALL)):
+        before = states.get(name, state)
+        states[name] = before if before not in _PASSED and state in (*_PASSED, log_parsers.SKIPPED) else state
+    return states
+
+
+def _events(output: str) -> Iterator[tuple[str, str]]:
     for line in output.splitlines():
         if match := _PYTEST.match(line):
             name = match[2].strip() if match[1] == "PASSED" else match[2].partition(" - ")[0].strip()
-            for one in {name, name.split()[0]} if name else ():
-                states[one] = states.get(one, True) and match[1] in _PASSED
+            yield from ((one, match[1]) for one in {name, name.split()[0]} if name)
+        elif match := _PROGRESS.match(line):
+            yield match[1], match[2]
     for pattern in (_UNITTEST, _UNITTEST_LINE, _SYMPY):
         for name, state in pattern.findall(output):
-            states[name] = states.get(name, True) and state in _PASSED
-    return {name for name, passed in states.items() if passed}
+            yield name, log_parsers.SKIPPED if state.startswith("skipped") else state
 
 
 async def apply_patch(machine: Machine, patch: bytes, folder: str, *, reverse: bool = False) -> ExecResult:
@@ -157,21 +173,38 @@ def verdict(output: str, fail_to_pass: list[str], pass_to_pass: list[str], log_p
     Args:
         output: The output of the tests.
         fail_to_pass: Tests that have to pass.
-        pass_to_pass: Tests that have to pass. With a log parser they may be skipped, as in SWE-bench.
+        pass_to_pass: Tests that have to pass or be skipped, as in SWE-bench.
         log_parser: One of `gym_llm.envs.harbor.log_parsers.PARSERS`; empty for Python's test programs.
     """
     output = log_parsers.test_output(output)
     if log_parser:
         states = log_parsers.PARSERS[log_parser](_COLOUR.sub("", output))
-        passed = {name for name, state in states.items() if state in _PASSED}
-        kept = passed | {name for name, state in states.items() if state == log_parsers.SKIPPED}
     else:
-        passed = kept = passed_tests(output)
-    failed = [name for name in fail_to_pass if name not in passed] + [name for name in pass_to_pass if name not in kept]
+        states = general_states(output)
+    passed = _unmet(fail_to_pass, states, _PASSED)
+    kept = _unmet(pass_to_pass, states, {*_PASSED, log_parsers.SKIPPED})
+    failed = passed + kept
     details = {
         "resolved": not failed,
-        "fail_to_pass": sum(name in passed for name in fail_to_pass),
-        "pass_to_pass": sum(name in kept for name in pass_to_pass),
+        "fail_to_pass": len(fail_to_pass) - len(passed),
+        "pass_to_pass": len(pass_to_pass) - len(kept),
         "not_passed": ", ".join(failed[:_SHOWN]),
     }
     return Verdict(float(not failed), details)
+
+
+def _unmet(wanted: list[str], states: dict[str, str], good: Collection[str]) -> list[str]:
+    """Return the tests without a good state.
+
+    SWE-bench's lists have names that end within their parameters. Such a name stands for all tests that begin with it.
+    """
+    names = sorted(states)
+    counts = [0, *accumulate(states[name] in good for name in names)]
+
+    def is_good(name: str) -> bool:
+        if name in states or name.count("[") <= name.count("]"):
+            return states.get(name) in good
+        start, end = bisect_left(names, name), bisect_left(names, name + chr(0x10FFFF))
+        return end > start and counts[end] - counts[start] == end - start
+
+    return [name for name in wanted if not is_good(name)]

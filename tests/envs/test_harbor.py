@@ -402,5 +402,5 @@ def test_names_of_tests_are_as_swe_bench_has_them():
     output = (
         "\x1b[32mPASSED\x1b[0m t.py::a[x y]\nFAILED t.py::b[x - z] - assert\nPASSED t.py::a[x - q]\nXFAIL t.py::c - why"
     )
-    assert {"t.py::a[x y]", "t.py::a[x", "t.py::a[x - q]", "t.py::c"} == passed_tests(output)
+    assert {"t.py::a[x y]", "t.py::a[x", "t.py::a[x - q]", "t.py::c", "t.py::c - why"} == passed_tests(output)
     assert passed_tests("PASSED t.py::a\nERROR t.py::a - teardown") == set()

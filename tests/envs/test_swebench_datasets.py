@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import gzip
 import os
+import re
 import shutil
 import subprocess
 import time
@@ -222,8 +223,21 @@ def test_rows_without_a_known_version_or_parser_are_refused(changed: dict[str, A
             + "  a\n   b\n    c\n  d\n" * 20_000
             + "".join(f"✔ {number}\n" for number in range(20_000)),
         ),
+        ("django", (" ... Internal Server Error: /" * 10_000 + "x\nok\n") * 3),
+        ("django", " ... Testing against Django installed in x\n silenced).\nokx\n" * 20_000),
+        ("pytest_options", ("PASSED " + "a[]" * 100_000 + "\n") * 3),
+        ("sympy", "_ a.py:b _" * 50_000 + "\n"),
     ],
-    ids=["nested subcases", "a long case", "a long suite", "nested suites"],
+    ids=[
+        "nested subcases",
+        "a long case",
+        "a long suite",
+        "nested suites",
+        "errors",
+        "interrupted",
+        "brackets",
+        "lines",
+    ],
 )
 def test_hostile_suites_take_a_log_parser_little_time_and_memory(parser: str, log: str) -> None:
     began = time.process_time()
@@ -254,3 +268,44 @@ def test_a_long_log_holds_up_no_other_episode(parser: str) -> None:
     began = time.monotonic()
     assert verdict(log, ["a"], [], parser).reward == 1.0
     assert longest < (time.monotonic() - began) / 2
+
+
+@pytest.mark.parametrize(
+    ("log", "name", "parser"),
+    [
+        ("astropy/t.py::test_a PASSED\nastropy/t.py::test_b FAILED", "astropy/t.py::test_a", "astropy"),
+        ("t.py::test_a PASSED [ 50%]", "t.py::test_a", "seaborn"),
+        ("t.py::test_a PASSED (0.01s) [ 50%]", "t.py::test_a", ""),
+        ("t.py::test_a[x y] PASSED [ 50%]", "t.py::test_a[x y]", ""),
+        ("[gw1] [ 50%] PASSED t.py::test_a", "t.py::test_a", ""),
+        ("PASSED t.py::a[log(photon /s)]\nPASSED t.py::a[log(photon /m)]", "t.py::a[log(photon", "astropy"),
+        ("PASSED t.py::test_a[a-b c]", "t.py::test_a[a-b", "astropy"),
+        ("PASSED t.py::c[MouseButton.LEFT-MouseButton.RIGHT]", "t.py::c[1-3]", "matplotlib"),
+        ("PASSED t.py::a[/usr/lib/x]", "t.py::a[/x]", "requests"),
+        ("PASSED t.py::a[\x0e\x1fx]", "t.py::a[x]", "sphinx"),
+        ("\x1b[32mPASSED\x1b[0m t.py::a", "t.py::a", "sphinx"),
+        ("test_a (app.T) ... Creating table x\nok", "test_a (app.T)", "django"),
+        ("test_a (app.T) ... System check identified no issues (0 silenced)\nok", "test_a (app.T)", "django"),
+        ("test_a (app.T) ... Internal Server Error: /a/b/\nok", "test_a (app.T)", "django"),
+        ("t (a.T) ... Testing against Django installed in '/x' (0\n silenced).\nok", "t (a.T)", "django"),
+        ("test_a (app.T) ...  OK", "test_a (app.T)", "django"),
+        ("Adds two. ... ok", "Adds two.", "django"),
+        ("test_a ok", "test_a", "sympy"),
+        ("test_a (app.T) ... expected failure", "test_a (app.T)", ""),
+    ],
+)  # fmt: skip
+def test_python_logs_are_read_by_their_own_parser_and_by_the_general_one(log: str, name: str, parser: str) -> None:
+    failing = (
+        re.sub(r"PASSED", "FAILED", log) if "PASSED" in log else re.sub(r"(?i)\bok$|expected failure", "FAIL", log)
+    )
+    for reader in dict.fromkeys((parser, "")):
+        assert verdict(log, [name], [name], reader).reward == 1.0
+        assert verdict(failing, [name], [], reader).reward == verdict(failing, [], [name], reader).reward == 0.0
+        assert verdict(log, [f"{name}x"], [], reader).reward == 0.0
+
+
+def test_a_shortened_name_stands_for_tests_that_all_pass_and_a_skipped_test_is_kept() -> None:
+    log = "PASSED t.py::a[x y]\nFAILED t.py::a[x z]\nPASSED t.py::b[q r]\nSKIPPED t.py::c\nSKIPPED [1] t.py:5: why"
+    for parser in ("", "astropy"):
+        assert [verdict(log, [name], [], parser).reward for name in ("t.py::a[x", "t.py::b[q", "t.py::c")] == [0, 1, 0]
+        assert [verdict(log, [], [name], parser).reward for name in ("t.py::b", "t.py::c", "[1]")] == [0, 1, 0]

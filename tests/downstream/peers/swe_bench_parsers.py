@@ -12,6 +12,7 @@ from typing import Any
 from unittest.mock import MagicMock
 
 from gym_llm.envs.harbor.log_parsers import PARSERS, States
+from gym_llm.envs.harbor.python_logs import EVENTS
 from gym_llm.envs.swebench.env import with_image
 from gym_llm.envs.swebench.multilingual import commands
 from gym_llm.envs.swebench.smith import test_files, with_bug
@@ -54,6 +55,7 @@ FIELDS: dict[str, Callable[[random.Random], str]] = {
     "word": lambda pick: name(pick).split()[0],
     "indent": lambda pick: " " * pick.randint(0, 6),
     "number": lambda pick: str(pick.randint(1, 99)),
+    "test": lambda pick: pick.choice(TEST),
     "dots": lambda pick: "." * pick.randint(0, 3),
 }
 
@@ -90,6 +92,51 @@ def maven(pick: random.Random) -> str:
     return "\n".join(lines)
 
 
+TEST = [
+    *(
+        "t.py::a",
+        "t.py::a[x y]",
+        "a.py::T::c[/p/q]",
+        "t.py::a[//x]",
+        "t.py::a[/x/*]",
+        "test_a (app.T)",
+        "test_b",
+        "Adds two.",
+    ),
+    *(
+        "t.py::a[MouseButton.LEFT]",
+        "x.py:test_c",
+        "t.py::a[\x0e\x1fx]",
+        "t.py::d - e",
+        "[1]",
+        "[100%]",
+        "a ... b",
+        "/url/",
+    ),
+    *('File "x.py:12" in y', "--version is equivalent to version", "MouseButton.RIGHT", "\x1b[32mt.py::a"),
+]
+STATUS = "{PASSED|FAILED|SKIPPED|ERROR|XFAIL|XPASS|ok|OK|FAIL|E|F|skipped 'no'|expected failure}"
+PYTHON = [
+    *(f"{STATUS} {{test}}", f"{STATUS} {{test}} - {{test}}", f"{{test}} {STATUS}", f"{{test}} {STATUS} [ 50%]", STATUS),
+    *(
+        f"{{test}} ... {STATUS}",
+        f"{{test}} ...  {STATUS}",
+        f"{{test}} ... Creating table\n{STATUS}",
+        "{test}",
+        "  ok {test}",
+    ),
+    f"{{test}} ... {{System check identified no issues (0 silenced)|Internal Server Error: /a/}}\n{STATUS}",
+    f"{{test}} ... Testing against Django installed in x\n{{test}} silenced).\n{STATUS}",
+    *(
+        "{FAIL|ERROR}: {test} x",
+        "__ sympy/{test} __",
+        "_ {test}.py:{test} _",
+        f"  {STATUS} {{test}}",
+        f"{{test}}  {STATUS}  ",
+    ),
+    *("Applying sites.0002_alter_domain_unique...test_no_migrations {test} ... ok", f"\x1b[1m{STATUS}\x1b[0m {{test}}"),
+    *(f"{STATUS}x {{test}}", f"[gw1] {STATUS} {{test}}"),
+]
 RESULTS = ["SUCCESS", "FAILURE"]
 TIME = "{| (5 ms)| (12ms)| (3 s)|  (1 ms)}"
 LINES: dict[str, list[str]] = {
@@ -117,7 +164,9 @@ LINES: dict[str, list[str]] = {
 def random_log(parser: str, pick: random.Random) -> str:
     if parser in ("doctest", "maven"):
         return doctest(pick) if parser == "doctest" else maven(pick)
-    lines = [line(LINES[parser], pick) if pick.random() < 0.8 else name(pick) for _ in range(pick.randint(1, 30))]
+    lines = [
+        line(LINES.get(parser, PYTHON), pick) if pick.random() < 0.8 else name(pick) for _ in range(pick.randint(1, 30))
+    ]
     if parser == "karma" and pick.random() < 0.9:
         lines = ["START:", "Starting browser ChromeHeadless", *lines, "SUMMARY:", "  ✔ after"]
     return "\n".join(lines)
@@ -146,7 +195,7 @@ def compare_swebench() -> dict[str, Any]:
         bare(package)
     from swebench.harness.log_parsers import PARSER_REGISTRY
 
-    ours = {parser: PARSERS[parser] for parser in [*LINES, "doctest", "maven"]}
+    ours = {parser: PARSERS[parser] for parser in [*LINES, "doctest", "maven", *EVENTS]}
     theirs = {parser: lambda log, one=PARSER_REGISTRY[f"parse_log_{parser}"]: one(log, None) for parser in ours}
     return compare(ours, theirs, random_log)
 
