@@ -9,7 +9,9 @@ from pydantic import AfterValidator
 
 from gym_llm import Episode, Metric, Verdict
 from gym_llm.core.env_config import Reward
+from gym_llm.grading.answer_lines import last_answer_line
 from gym_llm.grading.answers import last_boxed
+from gym_llm.grading.markup import without_fonts
 from gym_llm.judge.letters import LetterGraded
 from gym_llm.tokens.parsers.thinking import strip_thinking
 
@@ -74,8 +76,9 @@ class Abstention(LetterGraded):
         boxed = last_boxed(said, mentions=self.conform is not None)
         answer = said if boxed is None else boxed
         text = None
+        given = answer if self.conform else without_fonts(last_answer_line(said) or said if boxed is None else boxed)
         # A much longer text cannot be another spelling of the token.
-        if len(answer) < 1_000 and _normalized(answer) == _normalized(self.config.abstention_token):
+        if len(given) < 1_000 and _normalized(given) == _normalized(self.config.abstention_token):
             verdict = "abstain"
         else:
             question = task.question_in(episode)

@@ -9,8 +9,10 @@ import html
 import re
 import unicodedata
 from collections.abc import Iterator, Mapping
+from functools import lru_cache
 
 from gym_llm.grading.answers import last_boxed
+from gym_llm.grading.choices import Options, read_choice
 
 _LONGEST_TEXT = 50_000
 _LONGEST = 2_000  # characters of a candidate: options are shorter
@@ -31,9 +33,6 @@ _OPTION_LIST = re.compile(r"</?\s?choices\b[^<>]*+>", re.IGNORECASE)
 _CHOICE_TAG = re.compile(r"<\s?choice\b[^<>]*+>", re.IGNORECASE)
 _CHOICE_END = re.compile(r"<\s?/\s?choice\s?>", re.IGNORECASE)
 _THINK = re.compile(r"<\s?(/?)\s?think\b[^<>]*+>", re.IGNORECASE)
-_NAMED_LETTER = re.compile(r"(?:option|choice)\s+([A-Za-z])\s*[).\]:]?", re.IGNORECASE)
-_LABEL = re.compile(r"([A-Za-z])[).\]:](?:\s|$)")
-_LONE_LETTER = re.compile(r"[^A-Za-z]*([A-Za-z])[^A-Za-z]*")
 _LATEX = re.compile(r"\\(?:boxed|text|mathrm|operatorname)\s?\{(.*)\}", re.DOTALL)
 _BRACKETS = {"(": ")", "[": "]", "{": "}", '"': '"', "'": "'", "<": ">"}
 _REFUSING = ("sorry", "can", "not able", "unable", "won", "an ai", "decline", "refuse", "do not feel")
@@ -85,8 +84,9 @@ def chosen_letter(text: str, options: Mapping[str, str]) -> str | None:
     lowered = _lowered(text)
     starts = (max(0, len(text) - _USUAL), 0) if any(mark in lowered for mark in _MARKS) else ()
     for start in starts:
-        for candidate in _candidates(text, lowered, start):
-            if (letter := _letter(candidate, options)) is not None:
+        for candidate, is_final in _candidates(text, lowered, start):
+            letter = _letter(candidate, options)
+            if letter is not None or (is_final and candidate.strip()):
                 return letter
     last_line = text.rstrip().rpartition("\n")[2]
     return _letter(last_line, options) or _letter(first_line, options)
@@ -116,8 +116,8 @@ def why_no_choice(text: str, *, refused: bool, cut_short: bool) -> str:
     return "format_violation"
 
 
-def _candidates(text: str, lowered: str, start: int) -> Iterator[str]:
-    """Yield the texts after the signs from `start` on, the last one first."""
+def _candidates(text: str, lowered: str, start: int) -> Iterator[tuple[str, bool]]:
+    """Yield the texts after the signs from `start` on, the last first, each with whether it is explicit."""
     lists = _option_lists(text)
     for sign in list(_SIGN.finditer(lowered, start))[: -_MOST - 1 : -1]:
         if tag := sign["tag"]:
@@ -125,13 +125,14 @@ def _candidates(text: str, lowered: str, start: int) -> Iterator[str]:
                 continue
             end = re.compile(rf"<\s?/\s?{tag}\s?>", re.IGNORECASE).search(text, sign.end(), sign.end() + _LONGEST)
             if end:
-                yield text[sign.end() : end.start()]
+                yield text[sign.end() : end.start()], True
         elif sign["box"]:
             boxed = last_boxed(text[sign.start() : sign.start() + _LONGEST])
             if boxed is not None:
-                yield boxed
+                yield boxed, False
         else:
-            yield text[sign.end() : sign.end() + _LONGEST].partition("\n")[0]
+            line = text[sign.end() : sign.end() + _LONGEST].partition("\n")[0]
+            yield line, sign[0].startswith("answer")
 
 
 def _at_the_end(text: str, options: Mapping[str, str]) -> str | None:
@@ -173,8 +174,7 @@ def _letter(candidate: str, options: Mapping[str, str]) -> str | None:
     longest = _MOST_SPELLED * max(map(len, options.values())) + 100
     for form in (candidate, unwrapped(candidate)):
         if form:
-            named = _NAMED_LETTER.fullmatch(form) or _LABEL.match(form) or _LONE_LETTER.fullmatch(form)
-            if named and (letter := named[1].upper()) in options:
+            if (letter := read_choice(form, _read(tuple(options.items())), texts=False)) is not None:
                 return letter
             if len(form) > longest:
                 continue
@@ -183,6 +183,11 @@ def _letter(candidate: str, options: Mapping[str, str]) -> str | None:
                 if text == wanted:
                     return letter
     return None
+
+
+@lru_cache(maxsize=512)
+def _read(options: tuple[tuple[str, str], ...]) -> Options:
+    return Options.read([dict(options)])
 
 
 def unwrapped(text: str) -> str:

@@ -12,6 +12,7 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 from gym_llm.grading.answers import last_boxed
+from gym_llm.grading.choices import ANY_LETTER, line_choice
 
 REMOTE = {
     "sol_eval": "a model of solubility",
@@ -24,7 +25,6 @@ MOLECULAR = frozenset(
 )
 """Reward functions that need rdkit."""
 
-_LETTER = re.compile(r"Answer\s*:\s*([A-Za-z])\s*$", re.MULTILINE)
 _SUPERSCRIPT = re.compile(r"\^\{([\d,]+)\}")
 _ITALIC = re.compile(r"\{([a-zA-Z])\}")
 _BRACKETED = re.compile(r"([-\d])[(\[{]([A-Za-z0-9]+)[\])}]-")
@@ -85,8 +85,8 @@ def answer_in(text: str) -> str | None:
 
     ether0's own marks, `<|answer_start|>` and `<|answer_end|>`, count as `<answer>`.
 
-    >>> answer_in("<answer>C</answer> <answer> CCO </answer>"), answer_in(r"\boxed{C}"), answer_in("Answer: b")
-    ('CCO', 'C', 'b')
+    >>> answer_in("<answer>C</answer> <answer> CCO </answer>"), answer_in(r"\boxed{C}"), answer_in("**Answer: (b)**")
+    ('CCO', 'C', 'B')
     """
     text = text.replace("<|answer_start|>", "<answer>").replace("<|answer_end|>", "</answer>")
     if tagged := _last_tagged(text):
@@ -94,8 +94,7 @@ def answer_in(text: str) -> str | None:
     boxed = last_boxed(text)
     if boxed is not None:
         return boxed.strip() or None
-    letters = _LETTER.findall(text)
-    return letters[-1] if letters else None
+    return line_choice(text, ANY_LETTER, brief=True)
 
 
 def _last_tagged(text: str) -> str:

@@ -12,6 +12,7 @@ from gym_llm.core.env_config import LocalPath, Seconds
 from gym_llm.envs.ether0.answers import BY_TEXT, MOLECULAR, Solution, answer_in, solution_from
 from gym_llm.envs.ether0.molecules import BAD_GROUND_TRUTH, Question, check_libraries, filters_in
 from gym_llm.errors import DataError, DeadlinePassed, WorkerDied
+from gym_llm.grading.choices import Options, read_choice
 from gym_llm.types import Row
 
 
@@ -81,8 +82,9 @@ class Ether0(VerifierEnv):
         metadata = task.verifier_metadata
         solution = solution_from(metadata.solution)
         answer = answer_in(episode.text)
-        if answer is not None and len(answer) == 1 and answer.isalpha():
-            answer = metadata.choices.get(answer.upper(), answer)
+        if answer is not None and metadata.choices:
+            letter = read_choice(answer, Options(frozenset(metadata.choices), ()), brief=True)
+            answer = answer if letter is None else metadata.choices[letter]
         if answer is None:
             right, reason = False, "format_failed"
         elif solution.function in BY_TEXT:

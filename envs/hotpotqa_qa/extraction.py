@@ -1,4 +1,4 @@
-"""The answer in a model's text: the `answer` of the last JSON object that has one."""
+"""The answer in a model's text: the `answer` of the last JSON object that has one, else its line `Answer: …`."""
 
 from __future__ import annotations
 
@@ -9,7 +9,9 @@ from collections.abc import Iterable, Iterator
 from itertools import islice
 from typing import Any
 
+from gym_llm.grading.answer_lines import last_answer_line
 from gym_llm.grading.extraction import fences, json_values
+from gym_llm.grading.markup import without_emphasis
 
 _BLOCK_START = re.compile(r"```(?:json)?\s*(?=\{)")
 _BLOCK_END = re.compile(r"\}\s*```")
@@ -20,21 +22,25 @@ _MOST_OBJECTS = 100  # from the end
 
 
 def extract_answer(text: str, *, nemo: bool = False) -> str:
-    """Return the `answer` of the last JSON object in a fenced block, else of the last one anywhere, else the text.
+    """Return the `answer` of the last JSON object in a fenced block, else of the last one anywhere.
+
+    Without one, the text after the last `Answer:` on its line is the answer, else the whole text.
 
     Args:
         text: The model's text, stripped.
         nemo: Whether to count braces in strings, too, and to ignore all after a brace that is never closed, as NeMo Gym
-            does.
+            does. It reads no lines `Answer:`.
 
     >>> extract_answer('So: {"answer": "Oslo", "supporting_facts": []}'), extract_answer("Oslo")
     ('Oslo', 'Oslo')
     """
-    if '"' not in text:  # no member has a name
-        return text
-    answer = _last_answer(map(_loads, _last(_nemo_blocks(text) if nemo else _blocks(text))))
-    if answer is None:
-        answer = _last_answer(map(_loads, _last(_balanced(text))) if nemo else _last(json_values(text, dict)))
+    answer = None
+    if '"' in text:  # else no member has a name
+        answer = _last_answer(map(_loads, _last(_nemo_blocks(text) if nemo else _blocks(text))))
+        if answer is None:
+            answer = _last_answer(map(_loads, _last(_balanced(text))) if nemo else _last(json_values(text, dict)))
+    if answer is None and not nemo and (line := last_answer_line(text)) is not None:
+        answer = without_emphasis(line)
     return text if answer is None else answer
 
 

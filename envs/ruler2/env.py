@@ -9,7 +9,8 @@ from typing import Literal
 from pydantic import model_validator
 
 from gym_llm import BaseTask, Episode, Verdict, VerifierEnv
-from gym_llm.envs.ruler2.grading import chosen_letter, last_part, soft_match, without_documents
+from gym_llm.envs.ruler2.grading import last_part, soft_match, without_documents
+from gym_llm.grading.choices import ANY_LETTER, stated_choice
 
 _CONTROL = re.compile(r"[\x00-\x1f]")
 _SHOWN = 100_000  # characters of the answer that the details repeat
@@ -62,7 +63,7 @@ class Ruler2(VerifierEnv):
         said = episode.text
         details = {"predicted_answer": _CONTROL.sub("\n", said[:_SHOWN].strip()).strip()}
         if isinstance(task.expected_answer, str) and task.eval_type == "multichoice":
-            letter = chosen_letter(said)
+            letter = stated_choice(said, ANY_LETTER)
             reward = float(letter == task.expected_answer.strip().upper())
             return Verdict(reward, {**details, "extracted_answer": letter})
         if task.match_type == "part":

@@ -6,23 +6,10 @@ Source of the rules: `resources_servers/ruler2` of https://github.com/NVIDIA-NeM
 from __future__ import annotations
 
 import re
-from collections import deque
 
-from gym_llm.grading.answers import last_boxed
 from gym_llm.grading.text_metrics import edit_distance
 
 _DOCUMENT = re.compile(r"Document \d+:")
-_FINAL = re.compile("The final answer is (.+)")
-_CAPITAL = re.compile(r"\b[A-Z]\b")
-_ANSWER = re.compile(r"answer[*_]{0,2}\s*:[\s*_]{0,2}\s*([a-z])(?![a-z0-9])", re.IGNORECASE)
-_LETTERS = str.maketrans(
-    {
-        letter: f" {latin}"
-        for letters in ("أبجد", "অবডঢ", "ＡＢＣＤ")
-        for letter, latin in zip(letters, "ABCD", strict=True)
-    }
-)
-_LONGEST_CHOICE = 10_000  # characters of the last line, or box, that are searched for a letter
 
 
 def soft_match(said: str, reference: str) -> float:
@@ -56,25 +43,3 @@ def without_documents(text: str) -> str:
 def last_part(text: str) -> str:
     r"""Return the text after the last empty line."""
     return text[text.rfind("\n\n") + 2 :] if "\n\n" in text else text
-
-
-def chosen_letter(text: str) -> str | None:
-    r"""The letter after the last "The final answer is", else in the last box, else after the last "Answer:".
-
-    >>> chosen_letter("The final answer is (B)."), chosen_letter(r"\boxed{ب}"), chosen_letter("**Answer:** c")
-    ('B', 'B', 'C')
-    """
-    choice = None
-    if finals := deque(_FINAL.finditer(text), maxlen=1):
-        choice = finals[0][1]
-    elif (box := text.rfind("\\boxed")) >= 0 and text.startswith("\\boxed{", box):
-        is_closed = last_boxed(text[box:], mentions=True) is not None
-        choice = last_boxed(text) if is_closed else None
-    if choice is not None:
-        choice = choice[-_LONGEST_CHOICE:].translate(_LETTERS).strip()
-        if len(choice) == 1:
-            return choice.upper()
-        if capitals := _CAPITAL.findall(choice):
-            return str(capitals[-1])
-    answers = deque(_ANSWER.finditer(text), maxlen=1)
-    return answers[0][1].upper() if answers else None

@@ -13,8 +13,11 @@ from gym_llm.envs.search.backends import OWN_DOCUMENTS, SERVICES, Backend, open_
 from gym_llm.envs.search.bm25 import Found, as_google
 from gym_llm.envs.search.fetching import BadURL
 from gym_llm.envs.search.pages import around, as_results, excluded, excluded_domains, scrolled, shortened
+from gym_llm.grading.answer_lines import last_answer_line
 from gym_llm.grading.answers import last_boxed
+from gym_llm.grading.choices import ANY_LETTER, boxed_choice
 from gym_llm.grading.extraction import flat_boxes
+from gym_llm.grading.markup import without_emphasis
 from gym_llm.judge import JudgedEnv
 from gym_llm.judge.verdicts import yes_no_line
 from gym_llm.types import Row
@@ -180,8 +183,7 @@ class Search(JudgedEnv):
     async def verify(self, task: Task, episode: Episode) -> Verdict:
         """Compare the letter, or have the judge compare the answer."""
         if task.expected_answer is not None:
-            boxed = _option_as_nemo_gym(episode) if self.conform else (last_boxed(episode.last_message) or "").strip()
-            option = boxed if self.conform else boxed or None
+            option = _option_as_nemo_gym(episode) if self.conform else _option(episode.last_message)
             return Verdict(float(option == task.expected_answer), {"parsed_option": option})
         extracted = await self._compare(task, episode.text)
         details = {"extracted_final_answer": extracted, "num_tool_calls": sum(1 for _ in episode.function_calls())}
@@ -189,14 +191,22 @@ class Search(JudgedEnv):
 
     async def _compare(self, task: Task, text: str) -> str:
         if not self.use_judge:
-            answers = _ANSWER.findall(text)
-            return answers[-1].strip() if answers else ""
+            if self.conform:
+                answers = _ANSWER.findall(text)
+                return answers[-1].strip() if answers else ""
+            stated, confidence, _ = text.rpartition("Confidence:")
+            line = last_answer_line(stated) if confidence else None
+            return without_emphasis(line).strip("*_ ") if line else ""
         if not text.strip() and not self.conform:
             return "no"
         values = {"question": task.question, "correct_answer": task.ground_truth, "response": text}
         if self.conform:
             return str((await self.ask(values, _first_correct, unparsable="")).value)
         return "yes" if (await self.ask(values, yes_no_line("correct:"))).value else "no"
+
+
+def _option(text: str) -> str | None:
+    return boxed_choice(text, ANY_LETTER) or (last_boxed(text) or "").strip() or None
 
 
 def _first_correct(text: str) -> Literal["yes", "no"] | None:

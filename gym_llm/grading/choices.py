@@ -24,7 +24,7 @@ _LONGEST = 6_000
 the marks on one character, 20 ms for so many."""
 _OTHER_LETTERS = dict(zip("أبجدঅবডঢ", "ABCDABCD", strict=True))
 _OTHER_LETTER = re.compile(rf"(?<!\w)[{''.join(_OTHER_LETTERS)}](?!\w)")
-_TAG = re.compile(r"</?(?:[A-Za-z_]{2,20}|\|[A-Za-z_]{2,20}\|)>|<[biu]>(?=[^<>]{1,80}</)|</[bisu]>")
+_TAG = re.compile(r"</[A-Za-z_]{1,20}>|<[A-Z_]{2,20}>|<\|\w{2,20}\|>|<[biu]>(?=[^<>]{1,80}</)")
 _AROUND = " \t.,;:!*_\"'“”`"
 
 # Words before a letter that say only that it is the answer.
@@ -49,13 +49,13 @@ _UNSURE = re.compile(r"[\s*_)\].,;]*(?:n?or\b|and\b(?!\snot\b)|&|/|\?)|[^.!]{0,4
 _DENIED = re.compile(
     r"[\s*_)\].,:]*(?:(?:is|are|was|would be|seems|looks)\s(?:definitely\s|clearly\s|certainly\s|also\s)?"
     r"(?:not|wrong|incorrect|false|impossible|unlikely|excluded|eliminated|out)\b|(?:is|was|does|ca|could|do)n['’]t\b"
-    r"|(?:can)?not\b(?!\s\(?[A-Z]\b)|(?:wrong|incorrect|false)\b)",
+    r"|(?:can)?not\b(?!\s\(?(?-i:[A-Z])\b)|(?:wrong|incorrect|false)\b)",
     re.I,
 )
 _NUMBER_FIRST = re.compile(r"[-+−]?\(?[-+−]?(?:[\d.√]|\\(?:frac|sqrt|pi))")
 _BECAUSE = re.compile(r"(?:is|because|since|as|due|given|which|that)\b", re.I)
 _SENTENCE = re.compile(
-    r"(?:is|because|since|as|due|given|which|that|it|this|the|there|if|when|where|for|by|in|from|all|only|both|we|i|an?"
+    r"(?i:is|because|since|as|due|given|which|that|it|this|the|there|if|when|where|for|by|in|from|all|only|both|we|i|an?"
     r"|not|see|explanation|reason|note|however|but|with|based|according|choice|option|answer)\b|[(\[]"
     r"|[A-Z]\S*\s+\S+\s+\S",
 )
@@ -111,7 +111,7 @@ class Options:
         """Return True if a letter's option has the text that follows it, False if another has, None if none has."""
         said = _comparable(rest)
         own = self.form(letter)
-        if own and (said == own or _has_words(said, own) or (len(said) > 2 and _has_words(own, said))):
+        if own and (said == own or _has_words(said, own) or _is_part(said, own)):
             label = _LABEL.match(said, len(own)) if said.startswith(own) else None
             return label is None or label[1].upper() not in self.letters  # else the options are listed
         is_other = any(said == form or said.startswith((form + ".", form + ",")) for _, form in self.forms)
@@ -331,6 +331,10 @@ def _has_words(text: str, words: str) -> bool:
             return True
         position = text.find(words, position + 1)
     return False
+
+
+def _is_part(text: str, words: str) -> bool:
+    return len(text) > 2 and (words.startswith(text) or _has_words(words, text))
 
 
 def _goes_on(words: str, before: str, after: str) -> bool:

@@ -66,6 +66,9 @@ def known_filters(tmp_path_factory):
         ("<answer></answer>", None),
         ("\\boxed{C} and \\boxed{CO}", "CO"),
         ("Answer: a\nAnswer: B \n", "B"),
+        ("**Answer: (B)**", "B"),
+        ("Answer: B or C", None),
+        ("Answer: Both", None),
         ("Answer: BC", None),
         ("", None),
     ],
@@ -99,6 +102,8 @@ def test_names_are_compared_without_what_does_not_matter(answer, expected, same,
 def test_a_letter_stands_for_its_choice():
     choices = {"A": "CCO", "B": "CCN"}
     assert score("b", "str_eval", "CCN", choices=choices)[0] == 1.0
+    assert score(r"\textbf{(B)}", "str_eval", "CCN", choices=choices)[0] == 1.0
+    assert score("B or A", "str_eval", "CCN", choices=choices)[0] == 0.0
     assert score("A", "str_eval", "CCN", choices=choices)[0] == 0.0
     reward, info = scored(ENV, "No idea.", **fields("str_eval", "CCN", choices=choices))
     assert (reward, info["reason"], info["extracted_answer"]) == (0.0, "format_failed", None)

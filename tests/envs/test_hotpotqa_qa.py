@@ -38,6 +38,14 @@ def test_the_answer_is_in_the_last_json_object_that_has_one(text: str, answer: s
     assert scored(ENV, f" {text}\n", expected_answer="nothing")[1]["extracted_answer"] == (answer or None)
 
 
+def test_a_line_with_the_answer_counts_where_there_is_no_json() -> None:
+    assert [extract_answer(text) for text in ("It is north.\n**Answer:** Oslo", "Answer: a\nAnswer: b")] == [
+        "Oslo",
+        "b",
+    ]
+    assert extract_answer("Answer: Oslo", nemo=True) == "Answer: Oslo"
+
+
 @pytest.mark.parametrize(
     ("text", "answer"), [('{"answer": "}"}', "}"), ('{ {"answer": "a"}', "a"), ('{x {"answer": "a"} }', "a")]
 )

@@ -114,7 +114,17 @@ def test_omniscience_counts_hallucinations() -> None:
     assert [each["is_hallucination"] for each in details] == [0.0, 1.0, 0.0, 0.0]
 
 
-@pytest.mark.parametrize("text", [r"\boxed{[IDK]}", r"<think>\boxed{Rome}</think>\boxed{idk.}", "The IDK", "[idk]"])
+@pytest.mark.parametrize(
+    "text",
+    [
+        r"\boxed{[IDK]}",
+        r"<think>\boxed{Rome}</think>\boxed{idk.}",
+        "The IDK",
+        "[idk]",
+        r"\boxed{\text{[IDK]}}",
+        "I looked.\n**Answer: [IDK]**",
+    ],
+)
 def test_abstaining_needs_no_judge(text: str) -> None:
     reward, info = graded(ABSTAIN, text=text)
     assert (reward, info["verdict"], info["judge_output"], info["judge_evaluations"]) == (0.5, "abstain", None, [])

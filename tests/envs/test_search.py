@@ -124,6 +124,9 @@ def test_excluded_domains_are_neither_found_nor_read(tmp_path):
         (r"\boxed{A}, no: \boxed{ B }", 1.0, "B"),
         (r"\boxed{B} \boxed{A}", 0.0, "A"),
         (r"\boxed{b}", 0.0, "b"),
+        (r"\boxed{\textbf{(B)}}", 1.0, "B"),
+        (r"\boxed{B} as asked, in \boxed{}", 1.0, "B"),
+        (r"\boxed{A or B}", 0.0, "A or B"),
         ("B", 0.0, None),
     ],
 )
