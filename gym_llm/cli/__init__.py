@@ -35,6 +35,8 @@ from gym_llm.cli import (
 from gym_llm.cli.help import Command, Group
 from gym_llm.cli.refusals import wrong_arguments
 from gym_llm.errors import CallerError, EngineUnavailable, RayUnavailable, SandboxUnavailable
+from gym_llm.records.failures import reason
+from gym_llm.utils.author_frames import author_frames
 from gym_llm.utils.limits import check_limits
 from gym_llm.utils.secrets import add_secrets, find_in_text, redact, redacted_streams
 from gym_llm.utils.text import printable
@@ -108,6 +110,9 @@ def main(argv: Sequence[str] | None = None) -> int:
         try:
             return _run(argv)
         except Exception as error:
+            if lines := author_frames(error):
+                print(f"gym-llm: {printable(reason(error))}", *lines, sep="\n  ", file=sys.stderr)
+                return 1
             trace = "".join(traceback.format_exception(error))
             if redact(trace) == trace:
                 raise

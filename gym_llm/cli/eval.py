@@ -106,8 +106,10 @@ def eval(
 
     tasks = options.mapped(tasks, mapping)
     files.check(play, output, "DIR: the folder")
+    play.refuse_unread(context)
     how = play.settings(files.otel)
     parts = _parts([*(what or []), *_suite(suite)], config or [], engine, tasks, env_kwargs or [], play, files.quiet)
+    play.refuse_unread_sampling(context, [part for each in parts.values() for part in each])
     ended = ""
     with Interrupts() as interrupts, ExitStack() as stack:
         with show_reading(quiet=files.quiet):
@@ -187,7 +189,7 @@ def _parts(
             targets,
             engines,
             tasks=tasks,
-            kwargs_by_env={target: play.with_judge(target, kwargs[target]) for target in kwargs},
+            kwargs_by_env=play.with_judge(kwargs) if kwargs else {},
             engine_options=play.engine_options,
             repeats=play.repeats or (1 if play.episodes else None),
             drawn=play.drawn,
@@ -210,7 +212,7 @@ def _play(evaluation: Evaluation, interrupts: Interrupts, trackers: Sequence[str
     from gym_llm.cli.progress import CausePrinter
     from gym_llm.evaluation.tracking import RunLog
 
-    causes = CausePrinter()
+    causes = CausePrinter(next(iter(evaluation.runs.values())).settings)
 
     async def follow() -> None:
         async with aclosing(evaluation.records()) as records:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import inspect
 import sys
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import MISSING, dataclass, fields, is_dataclass, replace
 from typing import TYPE_CHECKING, Annotated, Any, get_type_hints
 
@@ -26,6 +26,7 @@ from gym_llm.cli.shared_options import (
     processes,
     read_json,
 )
+from gym_llm.cli.unread import Unread, refuse_unread
 from gym_llm.errors import UsageError
 from gym_llm.utils.extras import install
 
@@ -167,13 +168,40 @@ class PlayOptions:
         """The number of tasks to draw from a benchmark, and the seed; None for the first ones, or all."""
         return None if self.limit is None or self.seed is None else (self.limit, self.seed)
 
-    def with_judge(self, target: str, kwargs: dict[str, Any]) -> dict[str, Any]:
-        """Return an environment's arguments with the judge of `--judge`, where it takes one."""
-        if self.judge is None or "judge" in kwargs:
-            return kwargs
+    def with_judge(self, kwargs_by_env: Mapping[str, dict[str, Any]]) -> dict[str, dict[str, Any]]:
+        """Return environments' arguments with the judge of `--judge`, where they take one.
+
+        Raises:
+            UsageError: If no environment takes a judge, or all have one already.
+        """
+        if self.judge is None:
+            return dict(kwargs_by_env)
         from gym_llm.rollouts.benchmarks import takes_judge
 
-        return {**kwargs, "judge": self.judge} if takes_judge(target) else kwargs
+        judged = [env for env in kwargs_by_env if takes_judge(env)]
+        if not judged:
+            raise UsageError(f"--judge has no effect: {', '.join(kwargs_by_env)} takes no `judge`. Leave it out.")
+        if all("judge" in kwargs_by_env[env] for env in judged):
+            raise UsageError("--judge has no effect, because --env-kwargs has a `judge`: give one of them.")
+        return {
+            env: {"judge": self.judge, **kwargs} if env in judged else kwargs for env, kwargs in kwargs_by_env.items()
+        }
+
+    def refuse_unread(self, context: typer.Context) -> None:
+        """Raise a UsageError for an option that needs another one, or that no engine of these specs reads."""
+        refuse_unread(
+            context,
+            Unread("agent_timeout agent_in agent_image", self.agent, "without --agent: give both, or neither."),
+            Unread("agent_image", self.agent_in == "machine", "without --agent-in machine: give both, or neither."),
+            Unread("compact_at compact_context", self.compact, "without --compact: give both, or neither."),
+        )
+
+    def refuse_unread_sampling(self, context: typer.Context, parts: Sequence[Part]) -> None:
+        """Raise a UsageError for options of sampling where no part's engine samples."""
+        names = ", ".join(dict.fromkeys(str(part.engine) for part in parts))
+        why = f"with {names}, which does not sample: leave it out, or name another --engine."
+        is_read = any(part.capabilities.samples for part in parts)
+        refuse_unread(context, Unread("temperature top_p max_output_tokens", is_read, why))
 
     def settings(self, otel: str | None) -> RolloutSettings:
         """Return how the episodes are played.

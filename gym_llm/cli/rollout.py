@@ -19,6 +19,7 @@ from gym_llm.cli.play_options import (
     with_options,
 )
 from gym_llm.cli.refusals import complete_target, resume_command
+from gym_llm.cli.unread import Unread, refuse_unread
 from gym_llm.errors import BudgetSpent, RayUnavailable, TooManyFailures, UsageError
 
 if TYPE_CHECKING:
@@ -91,7 +92,14 @@ def rollout(
 
     tasks = options.mapped(tasks, mapping)
     files.check(play, output, "FILE: the file")
+    play.refuse_unread(context)
+    refuse_unread(
+        context,
+        Unread("show", not files.quiet, "with --quiet: give one of them."),
+        Unread("prices", play.max_dollars or play.run_max_dollars, "without --max-dollars or --run-max-dollars."),
+    )
     parts, notes = _parts(settings or [], config or [], engine, tasks, env_kwargs, play, files.quiet)
+    play.refuse_unread_sampling(context, parts)
     conversations: list[Any] = []
     with Interrupts() as interrupts:
         with show_reading(quiet=files.quiet):
@@ -164,7 +172,7 @@ def _parts(
             "list`."
         )
     spec, target = engine or "pocket", settings[0]
-    kwargs = play.with_judge(target, options.read_env_kwargs(env_kwargs))
+    kwargs = play.with_judge({target: options.read_env_kwargs(env_kwargs)})[target]
     if tasks is None and target not in gym.registry and is_benchmark(target):
         repeats = play.repeats or (1 if play.episodes else None)
         part = benchmark_part(
@@ -201,7 +209,7 @@ def _play(
                 causes.see(record)
                 advance()
 
-    causes = CausePrinter()
+    causes = CausePrinter(run.settings)
     trackers = [make_tracker(spec) for spec in files.log or []]
     with nullcontext(lambda: None) if files.quiet else show_progress(run) as advance, RunLog(run, trackers) as run_log:
         try:

@@ -13,6 +13,7 @@ import typer
 from gym_llm.cli import shared_options as options
 from gym_llm.cli.help import Command
 from gym_llm.cli.refusals import complete_env, printable, shown_argument
+from gym_llm.cli.unread import Unread, refuse_unread
 from gym_llm.errors import UsageError
 
 if TYPE_CHECKING:
@@ -53,6 +54,7 @@ app = typer.Typer()
 
 @app.command("serve", cls=Command, epilog=_EXAMPLES)
 def serve(
+    context: typer.Context,
     env_ids: Annotated[
         list[str],
         typer.Argument(
@@ -94,6 +96,16 @@ def serve(
 
     if ray_address and not workers:
         raise UsageError("--ray-address only makes sense with --workers N.")
+    refuse_unread(
+        context,
+        Unread("containerfile", export is None, "with --export: give one of them."),
+        Unread(
+            "protocols max_sessions idle_seconds step_timeout workers", export is None, "with --export: leave it out."
+        ),
+        Unread(
+            "port host token ray_address", export is None and not containerfile, "with --export or --containerfile."
+        ),
+    )
     kwargs = read_kwargs_by_env(env_kwargs or [], env_ids)
     options: dict[str, Any] = {
         "protocols": None if protocols is None else [name.strip() for name in protocols.split(",")],

@@ -20,6 +20,9 @@ TaskT = TypeVar("TaskT", bound=BaseTask, default=Any)
 """The type of an environment's tasks."""
 
 
+_MADE_BY_INIT = frozenset(("config", "tasks", "max_turns", "render_mode", "sampler", "observation_space", "_over"))
+
+
 class AuthorHooks(Generic[TaskT, StateT]):
     """The hooks of `VerifierEnv`. Of these only `verify` or `verify_group` must be defined.
 
@@ -37,6 +40,16 @@ class AuthorHooks(Generic[TaskT, StateT]):
     fork_state: Callable[[Any], Any] | None = None
     """The hook `fork_state(self, state)`: returns a fork's state, e.g. with a copy of a machine. May be async. Without
     the hook the state is copied; see `gym_llm.fork_env`."""
+
+    if not TYPE_CHECKING:
+
+        def __getattr__(self, name: str) -> Any:
+            """Explain what is missing of an environment whose class does not call `VerifierEnv.__init__`."""
+            if name in _MADE_BY_INIT and "config" not in self.__dict__:
+                raise TypeError(
+                    f"{type(self).__name__}.__init__ has to call super().__init__(tasks, **arguments) first."
+                )
+            raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}", name=name, obj=self)
 
     @staticmethod
     def row(text: str | list[Item], **fields: Any) -> Row:

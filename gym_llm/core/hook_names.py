@@ -82,12 +82,23 @@ def missing_verify(cls: type) -> str:
 
 
 def _check_parameters(cls: type, name: str, function: FunctionType) -> None:
+    names = [*inspect.signature(function).parameters]
+    wanted = ("self", *HOOKS[name])
     try:
         inspect.signature(function).bind(None, *HOOKS[name])
+        is_wrong = any(given in wanted and given != right for given, right in zip(names, wanted, strict=False))
+        is_wrong = is_wrong or any(_names_episode(function, given) for given in names[1:2])
     except TypeError:
-        wanted = ", ".join(("self", *HOOKS[name]))
-        given = ", ".join(inspect.signature(function).parameters)
-        raise TypeError(f"{cls.__name__}.{name} is called as {name}({wanted}), but takes ({given}).") from None
+        is_wrong = True
+    if is_wrong:
+        text = f"{name}({', '.join(wanted)}), but takes ({', '.join(names)})"
+        raise TypeError(f"{cls.__name__}.{name} is called as {text}.") from None
+
+
+def _names_episode(function: FunctionType, parameter: str) -> bool:
+    """Return whether the first parameter, which is a task or a generator, is annotated as an episode."""
+    annotation = function.__annotations__.get(parameter)
+    return str(getattr(annotation, "__name__", annotation)).partition("[")[0].rpartition(".")[2] == "Episode"
 
 
 def _meant(name: str, value: Any) -> str | None:

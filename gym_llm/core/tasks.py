@@ -248,6 +248,7 @@ class GeneratedTasks:
         self._generate = generate
         self._kind = kind
         self._to_check = _CHECKED_SEEDS
+        self._name = getattr(generate, "__qualname__", "generate")
 
     def check(self, first: int) -> None:
         """Generate the first tasks twice each, to see that equal seeds make equal rows.
@@ -268,10 +269,14 @@ class GeneratedTasks:
         row = self._generate(np.random.default_rng(index))
         if self._to_check:
             if not _equal_rows(row, self._generate(np.random.default_rng(index))):
-                name = getattr(self._generate, "__qualname__", "generate")
-                raise DataError(f"{name} makes other rows from equal seeds: draw from `rng` alone, not from `random`.")
+                raise DataError(
+                    f"{self._name} makes other rows from equal seeds: draw from `rng` alone, not from `random`."
+                )
             self._to_check -= 1
-        return self._kind.prepare(row)
+        try:
+            return self._kind.prepare(row)
+        except DataError as error:
+            raise DataError(f"{self._name} makes a row that cannot be played: {error}") from None
 
 
 def _equal_rows(one: Any, other: Any) -> bool:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 
-from gym_llm.engines.engine import Engine
+from gym_llm.engines.engine import Capabilities, Engine
 from gym_llm.types import Request, ResponseDict
 
 
@@ -14,6 +14,8 @@ class ConstantEngine(Engine):
     Args:
         text: What it says.
     """
+
+    capabilities = Capabilities(samples=False)
 
     def __init__(self, text: str) -> None:
         self.text = text

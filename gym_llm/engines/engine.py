@@ -26,6 +26,7 @@ class Capabilities:
         loads_model: `start` loads a model into memory, so an unused engine is not started.
         shared: Processes share one engine in a Ray actor, instead of having one each.
         scores: The engine gives the log probabilities of given tokens (`Engine.score`).
+        samples: Request fields such as `temperature` change the answers.
         compaction: The server compacts long histories itself (`context_management` of the Responses API).
     """
 
@@ -38,6 +39,7 @@ class Capabilities:
     shared: bool = False
     scores: bool = False
     compaction: bool = False
+    samples: bool = True
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,7 +12,7 @@ from typing import Any
 
 from aiohttp import web
 
-from gym_llm.engines.engine import Engine
+from gym_llm.engines.engine import Capabilities, Engine
 from gym_llm.engines.engine_response import text_response
 from gym_llm.errors import EngineError, EngineUnavailable, UsageError
 from gym_llm.protocols.http.bodies import read_value
@@ -45,6 +45,7 @@ class PersonEngine(Engine):
     """
 
     model = "person"
+    capabilities = Capabilities(samples=False)
 
     def __init__(
         self, port: str = "0", *, host: str = "127.0.0.1", token: str | None = None, answer_timeout: float = 3600.0

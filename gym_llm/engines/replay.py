@@ -8,7 +8,7 @@ from itertools import accumulate, groupby
 from pathlib import Path
 from typing import Any, BinaryIO
 
-from gym_llm.engines.engine import Engine
+from gym_llm.engines.engine import Capabilities, Engine
 from gym_llm.errors import DataError, EngineError, EngineUnavailable
 from gym_llm.records.record import read_record
 from gym_llm.records.token_spans import with_copies
@@ -32,6 +32,8 @@ class ReplayEngine(Engine):
     Attributes:
         model: `replay:` and the file's name; the responses carry the recorded model.
     """
+
+    capabilities = Capabilities(samples=False)
 
     def __init__(self, path: str, *, dataset: str | None = None) -> None:
         self.path = Path(path)

@@ -11,6 +11,7 @@ from typing import Any, Literal, NamedTuple, get_args
 
 from gym_llm.errors import EngineError, InfrastructureError, JudgeError
 from gym_llm.types import FailureKind, Phase
+from gym_llm.utils.author_frames import author_frames
 from gym_llm.utils.secrets import redacted_logger
 
 FAILURE_KINDS: tuple[str, ...] = get_args(FailureKind)
@@ -53,6 +54,7 @@ _MAX_FRAMES = 40
 _MAX_CHARACTERS = 16_000
 _MAX_MESSAGE = 4_000
 _MAX_LOGGED = 100
+_MOST_LOGGED_LINES = 8  # the record has all of it
 logger = redacted_logger(__name__)
 _logged: set[tuple[str, str, int]] = set()
 
@@ -183,7 +185,8 @@ def note_failure(error: BaseException, failure: BaseException) -> None:
 def _log_once(error: BaseException, env_id: str, phase: Phase | None, text: str) -> None:
     """Log a failure the first time that this line of code raises this kind of error.
 
-    With its traceback, but for a judge's: that one is nobody's bug, and its sentence says all.
+    With the author's lines, or the end of its traceback if it passed through none. A judge's failure is a bug of no
+    code: its sentence says all.
     """
     place = error.__traceback__
     while place is not None and place.tb_next is not None:
@@ -194,5 +197,10 @@ def _log_once(error: BaseException, env_id: str, phase: Phase | None, text: str)
         return
     _logged.add(key)
     where = f" in {phase}" if phase else ""
-    what = f" {reason(error)}" if isinstance(error, JudgeError) else f"\n{text.rstrip()}"
+    if isinstance(error, JudgeError):
+        what = f" {reason(error)}"
+    elif lines := author_frames(error):
+        what = "\n".join([f" {reason(error)}", *(f"  {line}" for line in lines)])
+    else:
+        what = "\n" + "\n".join(text.rstrip().splitlines()[-_MOST_LOGGED_LINES:])
     logger.error("An episode of %s is masked, it failed%s. This is logged once:%s", env_id, where, what)

@@ -6,8 +6,10 @@ from collections.abc import Mapping
 from typing import Any
 
 import gymnasium as gym
+from gymnasium.envs.registration import load_env_creator
 
-from gym_llm.core.registry.classes import env_arguments, env_class
+from gym_llm.core.registry.classes import env_arguments
+from gym_llm.core.registry.env_files import env_spec
 from gym_llm.data.recipes.catalogue import find_benchmark, is_benchmark
 from gym_llm.data.recipes.recipe import Benchmark, canonical
 from gym_llm.errors import UsageError
@@ -60,12 +62,19 @@ def benchmark_part(
 
 
 def takes_judge(target: str) -> bool:
-    """Whether an environment, or the one of a benchmark, has the argument `judge`."""
+    """Whether an environment, one in a file too, or the one of a benchmark has the argument `judge`.
+
+    Raises:
+        UsageError: If a file has no such environment.
+    """
     if target not in gym.registry and is_benchmark(target):
         target = find_benchmark(target).env_id or ""
-    if target not in gym.registry:
-        return False
-    known = env_arguments(env_class(target))
+    try:
+        entry_point = env_spec(target).entry_point
+        creator: Any = load_env_creator(entry_point) if isinstance(entry_point, str) else entry_point
+    except (gym.error.Error, ImportError):
+        return True  # what plays it says what is wrong with it
+    known = env_arguments(creator) if isinstance(creator, type) else None
     return known is None or "judge" in known
 
 

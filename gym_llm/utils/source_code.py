@@ -86,7 +86,7 @@ def code_digests(*starts: Any) -> dict[str, str]:
     for path in code_files(*starts):
         with suppress(OSError):
             name = _shown(path)
-            if _is_ours(path):
+            if is_ours(path):
                 name = "gym_llm"
             elif _is_installed(root := _root(path)):
                 name = path.relative_to(root).parts[0].removesuffix(".py")
@@ -170,7 +170,7 @@ def _resolve(name: str, importer: Path) -> Iterator[Path]:
                 yield file.resolve()
 
 
-def _is_ours(path: Path) -> bool:
+def is_ours(path: Path) -> bool:
     """Whether a file is this package's."""
     rooms = (_PACKAGE, *((_PACKAGE / name).resolve() for name in ("envs", "wrappers", "vector", "data")))
     return any(path.is_relative_to(room) for room in rooms)

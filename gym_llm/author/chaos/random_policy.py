@@ -31,7 +31,7 @@ class RandomPolicy(Engine):
     """
 
     model = "random"
-    capabilities = Capabilities(tools=True, seed="always")
+    capabilities = Capabilities(tools=True, seed="always", samples=False)
 
     def __init__(self, *, seed: int = 0, fault_seed: int = 0, share: float = 0.0, server: str | None = None) -> None:
         self._seed = seed
