@@ -290,9 +290,11 @@ def test_an_error_that_nobody_expected_is_told_without_the_key(monkeypatch, capf
         raise ZeroDivisionError(f"with {key}")
 
     monkeypatch.setattr("gym_llm.rollouts.workload.open_plan", fail)
-    assert main(["rollout", LEAKY, "--engine-option", f"api_key={key}"]) == 1
-    err = capfd.readouterr().err
-    assert "Traceback (most recent call last)" in err and err.endswith("ZeroDivisionError: with ***\n")
+    for lines, said in ((["quiz.py:3, in verify"], "gym-llm: ZeroDiv"), ([], "Traceback (most recent call last)")):
+        monkeypatch.setattr("gym_llm.cli.author_frames", lambda _, lines=lines: lines)
+        assert main(["rollout", LEAKY, "--engine-option", f"api_key={key}"]) == 1
+        err = capfd.readouterr().err
+        assert err.startswith(said) and "ZeroDivisionError: with ***" in err and key not in err
 
 
 @pytest.mark.parametrize(
