@@ -20,7 +20,7 @@ _NEAR = 60
 """Characters between a pattern's own words and the letter that they announce; further away, its whole line is read."""
 _ANYTHING = re.compile(r"(?:\(\?[a-z]+\))*\^?\(?(?:\?:)?(?:\[\\s\\S\]|\[\\S\\s\]|\[\\w\\W\]|\.)[*+]")
 """The beginning of a pattern that finds the last letter of a text, wherever it stands."""
-_LABELLED = re.compile(r"\W*([A-Za-z])[).:\]]\s")
+_LABELLED = re.compile(r"\W*(?:(?:option|choice)\s)?([A-Za-z])[).:\]]\s", re.IGNORECASE)
 _LISTED = re.compile(
     r"(?<!\w)([A-Za-z])[\s*_)\].]*(?:[/|&,;+、，]|\b(?:n?or|and|oder|und|ou|et|o|y|e)\b)[\s(\[*_]*$", re.IGNORECASE
 )
@@ -29,6 +29,12 @@ _UNCERTAIN = re.compile(
     r"\b(?:not|no|neither|nor|never|none|know|unsure|cannot|or|and|either|between|except|unless|if|whether|options"
     r"|choices)\b"
     r"|n['’]t\b|\?",
+    re.IGNORECASE,
+)
+# Words right before a letter at the end of a line, by which it is the answer; letters of other scripts are, too.
+_IS = re.compile(
+    r"(?:(?:\b(?:is|ist|lautet|wäre|es|est|serait|sería|seria|sarebbe|é|è|adalah|ialah|ni|là|la|le|el|die|option|opción"
+    r"|opzione|opção|choix|buchstabe|letra|lettre|lettera)|c['’]est|[:：])\s*|[^\W\d_a-zA-ZÀ-ɏ]\s?)[(\[*_\"']*$",
     re.IGNORECASE,
 )
 _LONE = re.compile(r"(?<![\w'’])[A-Z](?![\w'’])")
@@ -124,7 +130,13 @@ def chosen_option(captured: str | Capture, options: Options) -> str | None:
 
 def _choice_at_the_end(line: str, name: str, rest: str, options: Options) -> str | None:
     """The only capital of a line that ends with it, in any language, where the line doubts nothing."""
-    if name.islower() or _LONE.search(line) or _UNCERTAIN.search(line + rest) or rest.strip(" .)]*_\"'。"):
+    if (
+        name.islower()
+        or not _IS.search(line)
+        or _LONE.search(line)
+        or _UNCERTAIN.search(line + rest)
+        or rest.strip(" .)]*_\"'。")
+    ):
         return None
     return read_choice(name, options)
 

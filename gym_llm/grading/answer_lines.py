@@ -15,6 +15,12 @@ _MARK = re.compile(
 )
 _KINDS = r"(?:final|correct|right|best|only|closest|proper|overall|most\s(?:likely|accurate|appropriate|suitable))"
 _SUBJECT = re.compile(rf"(?:(?<!\w)(?:the|my|our)\s|^\W*)(?:{_KINDS}\s){{0,3}}[*_`]{{0,3}}$", re.IGNORECASE)
+_ONLY_SUBJECT = re.compile(rf"(?:(?:so|thus|therefore|hence)\W+)?(?:the|my|our)(?:\s{_KINDS}){{0,3}}", re.IGNORECASE)
+_DOUBT = re.compile(
+    r"\b(?:if|whether|unless|doubt\w*|deny|suppos\w+|assum\w+|(?:not|never)\s\w+|\w+n['’]t\s\w+)(?:\sthat)?[\s,]*$",
+    re.IGNORECASE,
+)
+_END_OF_TURN = re.compile(r"(?:\s*(?:<\|\w{2,20}\|>|</s>|</answer>|<EOS_TOKEN>))+$")
 _HEADING = re.compile(r"\s*(?:#{1,6}[ \t]*[*_]{0,3}|[*_]{2,3})(?:the\s)?(?:final\s|correct\s)?$", re.IGNORECASE)
 _OPENING = re.compile(r"[*_`]{1,3}(?=(?:\w+\s){0,2}$)")
 _PLACEHOLDER = re.compile(r"[$\"'<\[({]{0,3}(?:YOUR[ _])?(?:FINAL[ _])?(?:LETTER|ANSWER|CHOICE|OPTION)[\"'>\])}.]{0,3}")
@@ -58,6 +64,9 @@ def answer_statements(text: str) -> list[Statement]:
         line = text.rfind("\n", max(0, mark.start() - _BEFORE), mark.start()) + 1
         before = text[max(line, mark.start() - _BEFORE) : mark.start()]
         if (statement := _statement(text, mark, before, min(stop, mark.end() + budget))) is not None:
+            if statements and _ONLY_SUBJECT.fullmatch(statement.text):  # "Answer: The answer is 5."
+                statements[-1] = statements[-1]._replace(is_phrase=statement.is_phrase)
+                continue
             statements.append(statement)
             budget -= len(statement.text)
             if budget <= 0:
@@ -70,12 +79,14 @@ def answer_statements(text: str) -> list[Statement]:
 def _statement(text: str, mark: re.Match[str], before: str, stop: int) -> Statement | None:
     sign = mark[0][6:].strip()
     is_phrase = sign.startswith("is")
-    if is_phrase and _SUBJECT.search(before) is None:
+    if is_phrase and ((subject := _SUBJECT.search(before)) is None or _DOUBT.search(before, 0, subject.start())):
         return None
     if not is_phrase and ":" not in sign and "：" not in sign and _HEADING.fullmatch(before) is None:
         return None
     end = text.find("\n", mark.end(), stop)
     answer = text[mark.end() : stop if end < 0 else end].strip()
+    if answer.endswith(">"):
+        answer = _END_OF_TURN.sub("", answer)
     opening = _OPENING.search(before)
     if opening is not None and opening[0] not in mark[0]:
         answer = answer.removesuffix(opening[0]).rstrip()

@@ -13,7 +13,6 @@ import unicodedata
 from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import islice
 
 from gym_llm.grading.answer_lines import Statement, answer_statements
 from gym_llm.grading.answers import last_box
@@ -24,14 +23,15 @@ _LONGEST = 6_000
 the marks on one character, 20 ms for so many."""
 _OTHER_LETTERS = dict(zip("أبجدঅবডঢ", "ABCDABCD", strict=True))
 _OTHER_LETTER = re.compile(rf"(?<!\w)[{''.join(_OTHER_LETTERS)}](?!\w)")
-_TAG = re.compile(r"</[A-Za-z_]{1,20}>|<[A-Z_]{2,20}>|<\|\w{2,20}\|>|<[biu]>(?=[^<>]{1,80}</)")
+_TAG = re.compile(r"</\w{1,20}>|<[biu]>(?=[^<>]{1,80}</)")
+_EMOJI = re.compile("[\u2600-\u27bf\ufe0f\u20e3\U0001f000-\U0001faff]")
 _AROUND = " \t.,;:!*_\"'“”`"
 
 # Words before a letter that say only that it is the answer.
 _LEAD = re.compile(
-    r"""(?:(?:(?:so|thus|therefore|hence|then|finally|overall|i|we|would|will|think|believe|choose|chose|select|selected
-    |pick|say|go|with|that|my|our|the|correct|right|best|final|most|likely|probably|closest|answer|option|choice|letter
-    |alternative|statement|is|be|it|this|must|should|it's|that's|i'd|i'll)\b|=>|->|→)[\s,:]*+)*+""",
+    r"""(?:(?:(?:it['’]s|that['’]s|i['’]d|i['’]ll|so|thus|therefore|hence|then|finally|overall|i|we|would|will|think
+    |believe|choose|chose|select|selected|pick|say|go|with|that|my|our|the|correct|right|best|final|most|likely|probably
+    |closest|answer|option|choice|letter|alternative|statement|is|be|it|this|must|should)\b|=>|->|→)[\s,:]*+)*+""",
     re.IGNORECASE | re.VERBOSE,
 )
 _ALONE = re.compile(r"[\[({<\"'“‘\s]*([A-Za-z])[\])}>\"'”’.,;:!\s*_]*")
@@ -63,12 +63,19 @@ _NEGATION = re.compile(r"\b(?:not|no|never|neither|nor|none|non|cannot|without|e
 _LABEL = re.compile(r"[\W_]*([a-z])[).:\]]")
 _NUMBER = re.compile(r"\d+(?:[.,]\d+)*")
 _SCALED = re.compile(r"\s*(?:[%/^*×·]|\\%|percent|hundred|thousand|million|billion|trillion|dozen)", re.I)
-_NEXT_QUESTION = re.compile(
-    r"\n[ \t]*(?:[#*_]{0,4}(?:question|problem|q)[ \t]{0,3}[\d.]{0,6}[*_]{0,3}[ \t]*[:：]"
-    r"|[^\n]{0,40}\ball\b[^\n]{0,30}\banswers\b|[^\n]{0,20}总结)",
-    re.I,
-)
+# Lines that begin another question, or collect the answers to several: a word, and the line before and after it.
+_NEXT_QUESTIONS = {
+    "question": (
+        _MARKS := re.compile(r"[ \t#*_]*"),
+        _NUMBERED := re.compile(r"[ \t]{0,3}[\d.]{0,6}[*_]{0,3}[ \t]*[:：]"),
+    ),
+    "problem": (_MARKS, _NUMBERED),
+    "\nq": (re.compile(""), _NUMBERED),
+    "answers": (re.compile(r"[^\n]{0,50}\ball\b[^\n]{0,30}"), re.compile("")),
+    "总结": (re.compile(r"[^\n]{0,20}"), re.compile("")),
+}
 _MOST_QUESTIONS = 8
+_LONGEST_BEFORE = 100
 
 
 @dataclass(frozen=True)
@@ -266,11 +273,28 @@ def stated_choice(text: str, options: Options, *, within: bool = False) -> str |
     >>> stated_choice(r"\boxed{B}\nAnswer: neither", options) is None
     True
     """
-    for question in islice(_NEXT_QUESTION.finditer(text), _MOST_QUESTIONS):
-        is_stated, choice = _last_stated(text[: question.start()], options, within)
+    for start in _next_questions(text):
+        is_stated, choice = _last_stated(text[:start], options, within)
         if is_stated:
             return choice
     return _last_stated(text, options, within)[1]
+
+
+def _next_questions(text: str) -> list[int]:
+    """Return where the first lines begin that `_NEXT_QUESTIONS` describes, but for the text's first line."""
+    lowered = text.lower()
+    lowered = lowered if len(lowered) == len(text) else text  # positions have to stay the same
+    starts = set()
+    for word, (before, after) in _NEXT_QUESTIONS.items():
+        position = -1
+        for _ in range(_MOST_QUESTIONS):
+            if (position := lowered.find(word, position + 1)) < 0:
+                break
+            line = lowered.rfind("\n", max(0, position - _LONGEST_BEFORE), position)
+            is_begun = word[0] == "\n" or (line >= 0 and before.fullmatch(lowered, line + 1, position))
+            if is_begun and after.match(lowered, position + len(word)):
+                starts.add(position if word[0] == "\n" else line)
+    return sorted(starts)[:_MOST_QUESTIONS]
 
 
 def _last_stated(text: str, options: Options, within: bool) -> tuple[bool, str | None]:
@@ -301,9 +325,11 @@ def line_choice(text: str, options: Options, *, brief: bool = False) -> str | No
 
 
 def _is_option_list(text: str, statement: Statement, options: Options) -> bool:
-    """Whether the next line is another option's letter and text, as where a question is repeated."""
+    """Whether the next line is another option's letter, or letter and text, as where a question is repeated."""
     end = statement.start + len(statement.text)
-    following = text[end : end + _LONGEST].lstrip().partition("\n")[0].lower()
+    following = text[end : end + _LONGEST].lstrip("\n* ").partition("\n")[0].lower()
+    if (alone := _ALONE.fullmatch(following)) is not None and alone[1].upper() in options.letters:
+        return _ALONE.fullmatch(statement.text) is not None
     label = _LABEL.match(following)
     if label is None or not (form := options.form(label[1].upper())):
         return False
@@ -313,7 +339,7 @@ def _is_option_list(text: str, statement: Statement, options: Options) -> bool:
 def _normal(text: str) -> str:
     text = text.strip()[:_LONGEST]
     if not text.isascii():
-        text = unicodedata.normalize("NFKC", text)[:_LONGEST]
+        text = _EMOJI.sub(" ", unicodedata.normalize("NFKC", text)[:_LONGEST])
         text = _OTHER_LETTER.sub(lambda match: _OTHER_LETTERS[match[0]], text)
     return without_markup(_TAG.sub(" ", text) if "<" in text else text)
 

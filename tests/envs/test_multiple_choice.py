@@ -335,6 +335,10 @@ PIQA = [
         ("Je ne sais pas, il y a deux villes.", None, None),
         ("No lo sé; voy a pensar.", None, None),
         ("It has vitamin B and more.", None, None),
+        ("This would be plan B", None, None),
+        ("Option A: Oslo\n\nOption B: Bergen", None, None),
+        ("La respuesta correcta es la B.", "B", "B"),
+        ("C'est B", "B", "B"),
         ("", None, None),
     ],
 )
