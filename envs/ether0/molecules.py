@@ -1,14 +1,12 @@
 """The reward functions that read molecules, by rdkit: for worker processes.
 
-rdkit is C++ that hostile SMILES can hold up, crash or fill the memory with. Only `reason_in_worker` calls it, and only
-processes of a pool call that. A worker limits its own memory, and the pool limits its CPU time.
+Only `reason_in_worker` calls rdkit, and only processes of a pool call that (`gym_llm.grading.molecules`).
 
 The rules are those of FutureHouse's package ether0 (`rewards.py`, `data.py`; arXiv 2506.17238).
 """
 
 from __future__ import annotations
 
-import resource
 from collections.abc import Callable
 from functools import cache
 from importlib.util import find_spec
@@ -18,12 +16,12 @@ from typing import Any, NamedTuple
 from gymnasium.error import DependencyNotInstalled
 
 from gym_llm.envs.ether0.answers import formula_and_groups
+from gym_llm.grading.molecules import limit_memory
 from gym_llm.utils.extras import install
 
 BAD_GROUND_TRUTH = "invalid_ground_truth"
 RIGHT, WRONG, INVALID = "right_answer", "wrong_answer", "invalid_mol"
 
-_MEMORY = 2 << 30
 _SIMILAR = 0.7
 """The least Tanimoto similarity, of Morgan fingerprints of radius 2 with 2,048 bits, of an elucidated molecule."""
 _LARGEST_COUNTER_ION = 5
@@ -63,23 +61,13 @@ def filters_in(folder: str | Path) -> tuple[str, str]:
 
 def reason_in_worker(question: Question) -> str:
     """Return the reason of a reward, `right_answer` for 1.0; `invalid_ground_truth` if the row is wrong."""
-    _limit_memory()
+    limit_memory()
     for file in question.filters or ():
         _bloom(file)  # a file that cannot be read is not the answer's fault
     try:
         return _GRADERS[question.function](question)
     except (MemoryError, RuntimeError, ValueError):  # rdkit's own errors about a molecule are among them
         return INVALID
-
-
-@cache
-def _limit_memory() -> None:
-    from rdkit import RDLogger
-
-    RDLogger.DisableLog("rdApp.*")
-    hard = resource.getrlimit(resource.RLIMIT_DATA)[1]
-    most = _MEMORY if hard == resource.RLIM_INFINITY else min(_MEMORY, hard)
-    resource.setrlimit(resource.RLIMIT_DATA, (most, hard))
 
 
 def _mol(smiles: str) -> Any:

@@ -8,10 +8,9 @@ import re
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
-from gym_llm.grading.extraction import json_values
+from gym_llm.grading.extraction import json_values, with_valid_escapes
 
 NAMES = ("score_1", "score_2", "ranking")
-_ESCAPE = re.compile(r'\\(?:["\\/bfnrt]|u[0-9a-fA-F]{4})|\\')
 _MARKS = re.compile(r'[{}"\\]')
 _MOST_RUBRICS = 1000
 
@@ -31,7 +30,7 @@ def read_grading(text: str) -> Grading | None:
     >>> read_grading(f'{{{rubrics}, "overall": {{"why": "\\Delta", {grades}}}}}')
     Grading(overall=(4.0, 2.0, 1.0), rubrics=[(1, (4.0, 2.0, 1.0))])
     """
-    objects = list(json_values(_ESCAPE.sub(_repaired, text), dict))
+    objects = list(json_values(with_valid_escapes(text), dict))
     return _grading(objects[0]) if len(objects) == 1 else None
 
 
@@ -40,14 +39,10 @@ def read_as_nemo_gym(text: str) -> Grading | None:
     objects = []
     for block in _balanced(text):
         try:
-            objects.append(json.loads(_ESCAPE.sub(_repaired, block)))
+            objects.append(json.loads(with_valid_escapes(block)))
         except (ValueError, RecursionError):
             continue
     return _grading(objects[0]) if len(objects) == 1 else None
-
-
-def _repaired(escape: re.Match[str]) -> str:
-    return "\\\\" if escape[0] == "\\" else escape[0]
 
 
 def _balanced(text: str) -> Iterator[str]:

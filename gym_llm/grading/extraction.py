@@ -31,6 +31,7 @@ __all__ = [
     "last_tagged",
     "lines_between_last_marks",
     "python_code",
+    "with_valid_escapes",
 ]
 
 _DECODER = json.JSONDecoder()
@@ -46,6 +47,7 @@ _MOST_JSON_VALUES = 10_000
 _MOST_JSON_ERRORS = 1_000
 _MOST_JSON_CHARACTERS = 1_000_000  # read in vain, some 10 ms
 _DEEP_JSON = 50_000  # what an attempt that nests too deeply counts for
+_ESCAPE = re.compile(r'\\(?:["\\/bfnrt]|u[0-9a-fA-F]{4})|\\')
 _MOST_MARKERS = 1_000  # of `last_line_after`, from the end
 
 
@@ -122,6 +124,15 @@ def _wasted(text: str, start: int, error: ValueError | RecursionError) -> int:
         return _DEEP_JSON
     end = len(text) if error.msg.startswith("Unterminated") else error.pos
     return end - start + error.pos // 20  # the error counts the lines before it
+
+
+def with_valid_escapes(text: str) -> str:
+    r"""Double the backslashes that JSON does not know, as of LaTeX and SMILES in a text.
+
+    >>> with_valid_escapes(r'{"a": "C/C=C\C\n"}')
+    '{"a": "C/C=C\\\\C\\n"}'
+    """
+    return _ESCAPE.sub(lambda escape: "\\\\" if escape[0] == "\\" else escape[0], text)
 
 
 def last_json(text: str, kind: type[dict[str, Any]] | type[list[Any]] | None = None) -> Any:
