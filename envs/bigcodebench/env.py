@@ -12,17 +12,17 @@ from pydantic import BaseModel, ConfigDict, field_validator
 
 from gym_llm import BaseTask, Episode, Verdict
 from gym_llm.core.env_config import Seconds
-from gym_llm.grading.extraction import after_thinking, last_block_after, python_code
+from gym_llm.grading.extraction import python_code_or_text
 from gym_llm.sandbox.backends import mounts_of
-from gym_llm.sandbox.functions import Called, Functions
+from gym_llm.sandbox.functions import FORKED_CELL, Called, Functions
 from gym_llm.sandbox.run_limits import Limits
 from gym_llm.sandbox.sandbox import Sandbox
 from gym_llm.sandbox.sandboxed_env import SandboxedEnv
 from gym_llm.sandbox.shared import sandbox_for
 from gym_llm.types import Row
 
-_CELL = Path(__file__).with_name("tests_cell.py")
-_ONE_PROCESS_CELL = Path(__file__).with_name("unittest_cell.py")
+_CELLS = (Path(__file__).with_name("tests_cell.py"),)
+_ONE_PROCESS_CELLS = (FORKED_CELL, Path(__file__).with_name("unittest_cell.py"))
 _INSIDE = Path(__file__).with_name("inside")
 _MODULES = sorted(path for path in _INSIDE.glob("*.py") if path.stem != "__init__")
 _LEAST_SECONDS = 0.01
@@ -98,7 +98,7 @@ class BigCodeBench(SandboxedEnv):
     async def verify(self, task: Task, episode: Episode) -> Verdict:
         """Extract the code and run its tests."""
         metadata, text = task.verifier_metadata, episode.text
-        code = _code(text, metadata.entry_point, conform=self.conform is not None)
+        code = python_code_or_text(text, metadata.entry_point, conform=self.conform is not None)
         details: dict[str, Any] = {"task_id": metadata.task_id or "", "extracted_model_code": code, "details": {}}
         if not text.strip() or not code:
             return Verdict(0.0, {**details, "status": "no_code_block" if text.strip() else "empty_output"})
@@ -118,9 +118,9 @@ class BigCodeBench(SandboxedEnv):
         """Run the program and its tests: in two processes, or in one as NeMo Gym does."""
         together = self.conform is not None
         sandbox = await self.started_sandbox()
-        cell, modules = (_ONE_PROCESS_CELL, []) if together else (_CELL, _MODULES)
+        cells, modules = (_ONE_PROCESS_CELLS, []) if together else (_CELLS, _MODULES)
         limits = limits if together else replace(limits, memory_bytes=limits.memory_bytes + _OWN_BYTES)
-        async with Functions(sandbox, limits, cell, modules=modules) as functions:
+        async with Functions(sandbox, limits, *cells, modules=modules) as functions:
             prompt = [] if together else [metadata.code_prompt]
             called = await functions.load(source, metadata.entry_point, *prompt)
             if called.failed:
@@ -128,11 +128,3 @@ class BigCodeBench(SandboxedEnv):
             left = max(_LEAST_SECONDS, self.config.subprocess_timeout - called.cpu_seconds)
             fields = {"test": metadata.test, "prompt": metadata.code_prompt, "name": metadata.entry_point}
             return await functions.call(metadata.test if together else json.dumps(fields), cpu_seconds=left)
-
-
-def _code(text: str, entry_point: str, *, conform: bool) -> str:
-    text = after_thinking(text)
-    if conform:
-        return (text if "```" not in text else last_block_after(text) or "").strip()
-    code = python_code(text, entry_point)
-    return (code or "" if code is not None or "```" in text else text).strip()

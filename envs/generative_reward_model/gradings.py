@@ -13,6 +13,7 @@ from gym_llm.grading.extraction import json_values, with_valid_escapes
 NAMES = ("score_1", "score_2", "ranking")
 _MARKS = re.compile(r'[{}"\\]')
 _MOST_RUBRICS = 1000
+_MOST_READ = 200_000  # characters of an answer, from its end
 
 
 class Grading(NamedTuple):
@@ -30,14 +31,14 @@ def read_grading(text: str) -> Grading | None:
     >>> read_grading(f'{{{rubrics}, "overall": {{"why": "\\Delta", {grades}}}}}')
     Grading(overall=(4.0, 2.0, 1.0), rubrics=[(1, (4.0, 2.0, 1.0))])
     """
-    objects = list(json_values(with_valid_escapes(text), dict))
+    objects = list(json_values(with_valid_escapes(text[-_MOST_READ:]), dict))
     return _grading(objects[0]) if len(objects) == 1 else None
 
 
 def read_as_nemo_gym(text: str) -> Grading | None:
     """Return the same as NeMo Gym does: quotation marks before the object count as JSON's."""
     objects = []
-    for block in _balanced(text):
+    for block in _balanced(text[-_MOST_READ:]):
         try:
             objects.append(json.loads(with_valid_escapes(block)))
         except (ValueError, RecursionError):

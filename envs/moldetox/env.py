@@ -21,6 +21,8 @@ from gym_llm.grading.molecules import MOST_CHARACTERS, check_rdkit
 from gym_llm.grading.text_metrics import edit_distance, set_f1
 from gym_llm.tokens.parsers.thinking import strip_thinking
 
+MOST_READ = 100_000
+"""Characters of an answer that are read, from its end."""
 _FENCE = re.compile(r"```(?:json)?\s{0,99}(.*?)```", re.DOTALL)
 _OBJECT = re.compile(r"\{[^{}]*\}")
 
@@ -88,8 +90,7 @@ class MolDeTox(NemoCompatible):
     async def verify(self, task: Task, episode: Episode) -> Verdict:
         """Read the answer, and compare it."""
         metadata, text = task.verifier_metadata, episode.messages_text
-        text = text if self.conform else with_valid_escapes(strip_thinking(text))
-        answer = answer_in(text)
+        answer = answer_in(text if self.conform else with_valid_escapes(strip_thinking(text)[-MOST_READ:]))
         scores: dict[str, float] = {}
         status = "scored"
         if answer is None:
@@ -128,6 +129,7 @@ def answer_in(text: str) -> str | None:
     >>> answer_in('First {"answer": "CCN"}, but then {"answer": " CCO "}.')
     'CCO'
     """
+    text = text[-MOST_READ:]
     blocks = [(match.start(), match[1]) for match in _FENCE.finditer(text)]
     blocks += [(match.start(), match[0]) for match in _OBJECT.finditer(text)]
     for block in (text, *(block for _, block in sorted(blocks, key=lambda block: -block[0]))):

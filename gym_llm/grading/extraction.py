@@ -31,6 +31,7 @@ __all__ = [
     "last_tagged",
     "lines_between_last_marks",
     "python_code",
+    "python_code_or_text",
     "with_valid_escapes",
 ]
 
@@ -55,6 +56,24 @@ def after_thinking(text: str) -> str:
     """Return the text after the first `</think>`, or the whole text without one; carriage returns are removed."""
     before, closed, after = text.replace("\r", "").partition("</think>")
     return after if closed else before
+
+
+def python_code_or_text(text: str, entry_point: str, *, conform: bool = False) -> str:
+    r"""Return the code of a function after the thinking; a text without back-ticks is code as a whole.
+
+    Args:
+        text: What the model wrote.
+        entry_point: The function that the task names.
+        conform: Whether to read as NeMo Gym does: the block after the last mark of Python, else after any.
+
+    >>> python_code_or_text("<think>1?</think>def f(): 1", "f"), python_code_or_text("```python\ndef f(): 1", "f")
+    ('def f(): 1', '')
+    """
+    text = after_thinking(text)
+    if conform:
+        return (text if "```" not in text else last_block_after(text) or "").strip()
+    code = python_code(text, entry_point)
+    return (code or "" if code is not None or "```" in text else text).strip()
 
 
 def last_tagged(text: str, tag: str) -> str | None:

@@ -14,6 +14,7 @@ from gym_llm.sandbox.run_limits import Limits
 from gym_llm.sandbox.sandbox import Limit, Sandbox
 
 FUNCTION_CELL = Path(__file__).with_name("function_cell.py")
+FORKED_CELL = Path(__file__).with_name("forked_cell.py")
 _IMPORTABLE = """
 def _importable(sources):
     import importlib.abc, importlib.util, sys
