@@ -31,6 +31,10 @@ _ASCII = str.maketrans(
 _STOPWORDS = frozenset(
     {"a", "an", "and", "at", "by", "de", "for", "from", "in", "la", "of", "on", "or", "the", "to", "von", "with"}
 )
+_JOINED_BEFORE = re.compile(r"(?:\w|(?<!\w)-|\d[.,])$")
+_JOINED_AFTER = re.compile(r"\w|[.,]\d")
+_REFUSED_BEFORE = re.compile(r"(?:\b(?:not|n?or|either|neither|never)|n't|/)\s*(?:(?:the|an?|in|by|at)\s)?[\"'(]?$")
+_HEDGED_AFTER = re.compile(r"[\"')]?,?\s*(?:n?or\b|/)")
 _SHORT = 4  # characters of an alternative that has to stand alone
 _LONG = 80  # characters of an answer that has to begin with the expected one, or nearly:
 _SOON = 40
@@ -91,6 +95,18 @@ class Alternative:
             match = self.alone.search(answer)
             place = -1 if match is None else match.start()
         return place >= 0 and (len(answer) <= _LONG or place <= _SOON)
+
+    def is_given(self, answer: str) -> bool:
+        """Return whether it is in the plain answer, early, in whole words, neither denied nor one of several."""
+        if "," in answer and self.text.isdigit():
+            answer = _THOUSANDS.sub("", answer)
+        place = answer.find(self.text)
+        while place >= 0 and (len(answer) <= _LONG or place <= _SOON):
+            before, after = answer[:place], answer[place + len(self.text) :]
+            if not (_JOINED_BEFORE.search(before) or _JOINED_AFTER.match(after)):
+                return _REFUSED_BEFORE.search(before) is None and _HEDGED_AFTER.match(after) is None
+            place = answer.find(self.text, place + 1)
+        return False
 
 
 def reason_to_remove(expected: str) -> str:

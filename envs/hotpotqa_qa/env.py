@@ -25,7 +25,8 @@ class HotpotQA(NemoCompatible):
     Args:
         report_filtered_metrics: Whether questions with a short and simple expected answer have a metric of their own,
             `is_correct_strict_filtered`.
-        conform: `"nemo"` finds JSON as NeMo Gym does, counting braces in strings, and takes "yes or no" for either.
+        conform: `"nemo"` finds JSON as NeMo Gym does, counting braces in strings, and takes "yes or no" for either, and
+            "not Paris" for Paris.
         **kwargs: As for every `VerifierEnv`.
 
     Raises:
@@ -89,7 +90,8 @@ class HotpotQA(NemoCompatible):
         """Compare the answer in the model's messages with the expected one."""
         answer = extract_answer(episode.text.strip(), nemo=self.conform == "nemo")
         normalized, said = normalize_answer(answer[:_LONGEST]), plain(answer[:_LONGEST])
-        strict = float(any(alternative.found_strictly(said) for alternative in task.alternatives))
+        found = Alternative.found_strictly if self.conform else Alternative.is_given
+        strict = float(any(found(alternative, said) for alternative in task.alternatives))
         if not self.conform and {"yes", "no"} <= set(normalized.split()) and task.normalized[0] in ("yes", "no"):
             strict = 0.0  # an answer with both is not an answer
         details = {

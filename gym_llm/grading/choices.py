@@ -166,7 +166,7 @@ def read_choice(
         found = _LETTER.match(rest)
         if found is None or found[1].upper() not in options.letters or not (small or found[1].isupper()):
             continue
-        if _is_choice(found[1], found[2] is not None, rest[found.end() :], options, in_box, brief):
+        if _is_choice(found[1], found[2] in (")", "]"), rest[found.end() :], options, in_box, brief):
             return found[1].upper()
     return None
 

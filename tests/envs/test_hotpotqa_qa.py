@@ -100,24 +100,53 @@ LONG = " and more of it" * 6
     ("answer", "expected", "correct", "strict"),
     [
         ("It is PARIS.", "Paris", 1, 1),
-        ("not Paris", "Paris", 1, 1),
         ("Lyon", "Paris", 0, 0),
-        ("parisian", "Paris", 1, 1),
         ("bonus", "US", 1, 0),
         ("the US.", "US", 1, 1),
         ("the bonus of the US", "US", 1, 1),
         ("yesterday", "yes", 1, 0),
         ("four", "4", 1, 1),
         ("Jean\u2010Luc\u00a0 \u2019s", "Jean-Luc 's", 1, 1),
-        ("x" * 40 + "Paris" + LONG, "Paris", 1, 1),
-        ("x" * 41 + "Paris" + LONG, "Paris", 1, 0),
-        ("x" * 41 + "Paris", "Paris", 1, 1),
+        ("x" * 39 + " Paris" + LONG, "Paris", 1, 1),
+        ("x" * 40 + " Paris" + LONG, "Paris", 1, 0),
+        ("x" * 40 + " Paris", "Paris", 1, 1),
         ("", "Paris", 0, 0),
     ],
 )
 def test_a_spelling_is_found_and_strictly_so(answer: str, expected: str, correct: int, strict: int) -> None:
     reward, info = scored(ENV, answer, expected_answer=expected)
     assert (info["is_correct"], info["is_correct_strict"], reward) == (correct, strict, strict)
+
+
+@pytest.mark.parametrize(
+    ("answer", "expected", "strict"),
+    [
+        ("not Paris", "Paris", 0),
+        ("It isn't in Paris", "Paris", 0),
+        ("Paris or Lyon", "Paris", 0),
+        ("Lyon, or Paris", "Paris", 0),
+        ("either Paris", "Paris", 0),
+        ("Lyon/Paris", "Paris", 0),
+        ("parisian", "Paris", 0),
+        ("15", "5", 0),
+        ("-5", "5", 0),
+        ("1.5", "5", 0),
+        ("5.25", "5", 0),
+        ("5,000", "5", 0),
+        ("1,234", "1234", 1),
+        ("5.", "5", 1),
+        ("Paris, not Lyon", "Paris", 1),
+        ("Paris, France", "Paris", 1),
+        ("Paris's", "Paris", 1),
+        ("Trinidad or Tobago", "Trinidad or Tobago", 1),
+    ],
+)
+def test_an_answer_that_is_denied_or_one_of_several_or_in_a_word_does_not_count_but_in_nemo_gym(
+    answer: str, expected: str, strict: int
+) -> None:
+    assert scored(ENV, answer, expected_answer=expected)[0] == strict
+    if len(expected) > 4 and not strict:
+        assert scored(ENV, answer, {"conform": "nemo"}, expected_answer=expected)[0] == 1.0
 
 
 @pytest.mark.parametrize(

@@ -32,7 +32,7 @@ A-D| A, B, C, D| B, C or D| (B) or (C) depending on the rounding| B or so| Both|
 All of the above| Don't know| Cannot say| Can't tell| Depends| C'est la vie| D’accord| A mixture of both| a bit unsure
 A guess| D-glucose| C-H bond| D. melanogaster| B-cell| B cells| C major| A:B = 3:2| A(t) = e^{-t}| A = 5| B_2| B^2
 C6H12O6| B2| B is wrong| B is not right| (B) is incorrect| B isn't it| B cannot be| B?| Is it B?| B. red| B: red
-(B) blue| F| (E)| ...| ?| I refuse| 0| 1
+(B) blue| {"b":{"b":| "b": 1| ["B", "C"]| F| (E)| ...| ?| I refuse| 0| 1
 """.strip()
     .replace("\n", "| ")
     .split("| ")
