@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from functools import cache
 from typing import Any
 
+import gymnasium as gym
 from pydantic import BaseModel, ConfigDict
 
-from gym_llm import BaseTask, Episode, Verdict, VerifierEnv
+from gym_llm import BaseTask, Episode, Metric, Verdict, VerifierEnv
 from gym_llm.envs.bfcl.grading import example_arguments, matches, tool_name
+from gym_llm.envs.bfcl.unread_calls import parser_for
 from gym_llm.grading.call_matching import Call, call_items, read_calls
 from gym_llm.types import Item
 
@@ -24,7 +27,8 @@ class Function(BaseModel):
 class BFCL(VerifierEnv):
     """Call the right functions with the right arguments; 1.0 if all expected calls are made and no other.
 
-    Nothing is run: the first turn ends the episode. Details: `category`, `matched`, `calls`.
+    Nothing is run: the first turn ends the episode. Details: `category`, `matched`, `calls`, `unread_calls` (1 for
+    call-like text that no parser has read).
 
     Args:
         **kwargs: As for every `VerifierEnv`.
@@ -32,6 +36,7 @@ class BFCL(VerifierEnv):
 
     executes_tools = False
     reverify_mode = "stateless"
+    metrics = {"unread_calls": Metric("rate", higher_is_better=False)}
     accepted_findings = {"near miss/other arguments": "in BFCL's relevance categories any call of a function is right"}
 
     class Task(BaseTask):
@@ -50,6 +55,11 @@ class BFCL(VerifierEnv):
         def wants_any_call(self) -> bool:
             """Whether any call is right."""
             return "relevance" in self.category and not self.wants_no_call
+
+        @property
+        def names(self) -> set[str]:
+            """The names of the functions, and of their tools."""
+            return {name for each in self.functions for name in (each.name, tool_name(each.name))}
 
         def parameters_of(self, name: str) -> dict[str, Any]:
             """Return a function's documented parameters."""
@@ -70,16 +80,27 @@ class BFCL(VerifierEnv):
     def verify(self, task: Task, episode: Episode) -> Verdict:
         """Compare the turn's calls with the expected ones."""
         calls = read_calls(episode.items)
-        matched = 0
+        matched, text = 0, episode.text
+        parser = None if calls or not text.strip() else parser_for(text, task.names)
+        if parser is not None:
+            _warn(parser)
         if task.wants_no_call:
-            reward = float(not calls)
+            reward = float(not calls and parser is None and bool(text.strip()))
         elif task.wants_any_call:
             names = {tool_name(function.name) for function in task.functions}
             reward = float(bool(calls) and all(c.name in names and isinstance(c.arguments, dict) for c in calls))
         else:
             matched = _matched(task, calls)
             reward = float(matched == len(task.ground_truth) == len(calls))
-        return Verdict(reward, {"category": task.category, "matched": matched, "calls": len(calls)})
+        details = {"category": task.category, "matched": matched, "calls": len(calls)}
+        return Verdict(reward, {**details, "unread_calls": int(parser is not None)})
+
+
+@cache
+def _warn(parser: str) -> None:
+    """Warn once that answers have calls as text."""
+    advice = f"choose tool_call_parser={parser!r}" if parser else "choose a tool_call_parser of the model's format"
+    gym.logger.warn(f"An answer has call-like text that no parser has read: {advice} (unread_calls counts them).")
 
 
 def _matched(task: BFCL.Task, calls: list[Call]) -> int:

@@ -52,8 +52,12 @@ def matches(arguments: Any, accepted: Mapping[str, Sequence[Any]], parameters: M
 
 
 def _value_matches(value: Any, accepted: Sequence[Any], parameter: Mapping[str, Any]) -> bool:
+    if value is None:
+        return None in accepted
     kind = str(parameter.get("type", "string"))
     expected: Any = _TYPES.get(kind, str)
+    if expected is list and value == [] and "" in accepted:  # as good as left out
+        return True
     if expected is float and type(value) is int:
         value = float(value)
     inner = _TYPES.get(str((parameter.get("items") or {}).get("type"))) if expected is list else None
@@ -70,15 +74,14 @@ def _value_matches(value: Any, accepted: Sequence[Any], parameter: Mapping[str, 
 
 
 def _type_of(accepted: Sequence[Any]) -> type | None:
-    first = _first(accepted)
-    return None if first is None else type(first)
+    return next((type(each) for each in accepted if each != ""), None)
 
 
 def _items_fit(value: list[Any], accepted: Any, inner: type) -> bool:
     if not isinstance(accepted, list):
         return accepted != ""
     answer = _type_of(accepted)
-    return all(type(item) in (inner, answer) for item in value)
+    return all(type(item) in (inner, answer) or (item is None and None in accepted) for item in value)
 
 
 def _plain(value: Any) -> Any:

@@ -13,7 +13,7 @@ from collections import deque
 from collections.abc import Callable, Iterator
 from typing import TypeAlias
 
-from gym_llm.envs.harbor.python_logs import EVENTS
+from gym_llm.envs.harbor.python_logs import EVENTS, Events
 from gym_llm.utils.text import did_you_mean
 
 PASSED, FAILED, SKIPPED = "PASSED", "FAILED", "SKIPPED"
@@ -327,6 +327,10 @@ def _slugify(log: str) -> States:
     return states
 
 
+def _last_states(events: Callable[[str], Events]) -> Parser:
+    return lambda log: dict(events(log))
+
+
 _JEST = _by_line(r"(?P<state>[✓✕○])\s(?P<name>.+)", {"✓": PASSED, "✕": FAILED, "○": SKIPPED}, _DURATION)
 _PASS_FAIL = {"PASS": PASSED, "FAIL": FAILED, "ERR": FAILED}
 PARSERS: dict[str, Parser] = {
@@ -358,6 +362,6 @@ PARSERS: dict[str, Parser] = {
     "pytest_anywhere": _pytest_anywhere,
     "tornado": _tornado,
     "slugify": _slugify,
-    **{name: lambda log, events=events: dict(events(log)) for name, events in EVENTS.items()},
+    **{name: _last_states(events) for name, events in EVENTS.items()},
 }
 """Parsers by SWE-bench's names without `parse_log_`: of 20 runners, of six repositories of SWE-smith, and Python's."""

@@ -36,7 +36,9 @@ class IFBench(NemoCompatible):
 
     def verify(self, task: Task, episode: Episode) -> Verdict | Awaitable[Verdict]:
         """Check the answer for each constraint, strictly and loosely."""
-        job = Job(episode.last_item_text if self.conform else episode.answer, task.checks, loose=True)
+        conform = self.conform is not None
+        text = episode.last_item_text if conform else episode.answer
+        job = Job(text, task.checks, loose=True, conform=conform)
         return follow_then(job, partial(_verdict, task))
 
 

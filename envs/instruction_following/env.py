@@ -56,7 +56,8 @@ class InstructionFollowing(NemoCompatible):
     def verify(self, task: Task, episode: Episode) -> Verdict | Awaitable[Verdict]:
         """Check the answer for each constraint."""
         text = episode.last_item_text if self.conform else episode.answer
-        job = Job(text, task.verifier_metadata.checks, blank_fails=self.conform is None)
+        conform = self.conform is not None
+        job = Job(text, task.verifier_metadata.checks, blank_fails=not conform, conform=conform)
         return follow_then(job, partial(_verdict, task))
 
 

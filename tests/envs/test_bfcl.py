@@ -7,8 +7,12 @@ from typing import Any
 
 import gymnasium as gym
 import pytest
+from testing import cpu_seconds, scored
 
 from gym_llm.envs.bfcl.grading import matches
+from gym_llm.envs.bfcl.unread_calls import parser_for
+
+ENV_ID = "gym_llm/BFCL-v0"
 
 FUNCTION = {
     "name": "shop.price",
@@ -104,3 +108,83 @@ def test_calls() -> None:
 )
 def test_hostile_arguments_are_wrong(text: str) -> None:
     assert reward("simple", TWO[:1], ("shop_price", text)) == 0.0
+
+
+@pytest.mark.parametrize(
+    ("text", "parser"),
+    [
+        ("[shop.price(item='a')]", "pythonic"),
+        ("shop_price(item='a')", "pythonic"),
+        ("[f(x=1), g(y=2)]", "pythonic"),
+        ("```python\nshop.price(item='a')\n```", "pythonic"),
+        ("Sure:\nshop_price(item='a')\nDone.", "pythonic"),
+        ("```tool_code\nprint(shop_price(item='a'))\n```", "pythonic"),
+        ('functions.shop_price({"item": 1})', "pythonic"),
+        ("shop_price()", "pythonic"),
+        ("x = shop_price(item='a')", "pythonic"),
+        ('```json\n{"name": "shop_price", "arguments": {"item": "a"}}\n```', "llama3_json"),
+        ('{"name": "shop.price", "parameters": {}}', "llama3_json"),
+        ('Now [{"name": "f", "arguments": {}}]', "llama3_json"),
+        ('{"tool": "shop_price", "args": {"item": 1}}', "llama3_json"),
+        ('{"shop_price": {"item": "a"}}', "llama3_json"),
+        ('{"type": "function", "function": {"name": "shop_price", "arguments": "{}"}}', "llama3_json"),
+        ('[TOOL_CALLS][{"name": "f"}]', "mistral"),
+        ("<|python_tag|>f()", "llama3_json"),
+        ("<function=shop_price><parameter=item>a</parameter></function>", "qwen3_coder"),
+        ('<invoke name="shop_price"></invoke>', "minimax_m2"),
+        ("<tool_call>shop_price<arg_key>item</arg_key>", "glm45"),
+        ("<tool_call>\n{broken", "hermes"),
+        ("<｜tool▁calls▁begin｜>function<｜tool▁sep｜>f", "deepseek_v3"),
+        ("<|tool_calls_section_begin|>", "kimi_k2"),
+        ("<|channel|>commentary to=functions.f<|message|>{}", "openai"),
+        ("Action: shop_price\nAction Input: {}", ""),
+        ("<shop_price><item>a</item></shop_price>", ""),
+        ('shop_price {"item": "a"}', ""),
+        ("None of these functions fits.", None),
+        ("", None),
+        ("I need the item.", None),
+        ("I cannot: shop_price(item) has the price of an item.", None),
+        ("There are:\n- `shop_price(item)`", None),
+        ('{"answer": "none", "parameters": 3}', None),
+        ("[1] See (a).", None),
+        ('{"name": "Ada", "input": 1}', None),
+        ("Like so:\n```python\nprint(len('a'))\n```", None),
+        ("- shop_price: prices (in EUR)", None),
+        ("`shop.price`", None),
+        ("The price (of shop.price) is 3", None),
+    ],
+)
+def test_call_like_text_is_no_abstention_and_names_a_parser(text: str, parser: str | None) -> None:
+    assert parser_for(text, {"shop.price", "shop_price"}) == parser
+    reward, info = scored(ENV_ID, text, {}, functions=[FUNCTION], category="live_irrelevance")
+    assert (reward, info["unread_calls"]) == (float(parser is None and text != ""), int(parser is not None))
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "accepted", "right"),
+    [
+        ("count", None, [None, ""], True),
+        ("count", None, [3, None], True),
+        ("count", None, [3, ""], False),
+        ("tags", None, [None], True),
+        ("tags", [], [["a"], ""], True),
+        ("tags", [], ["", ["a"]], True),
+        ("tags", [], [["a"]], False),
+        ("boxes", [], [[{"x": [1]}], ""], True),
+        ("boxes", [], [[{"x": [1]}]], False),
+        ("tags", [None], [[None]], True),
+        ("tags", ["a", None], [["a", None]], True),
+        ("tags", [None], [["a"]], False),
+        ("box", {"x": None}, [{"x": [None]}], True),
+        ("box", {}, [{"x": [1]}, ""], False),
+        ("tags", [], [[], "x"], True),
+    ],
+)
+def test_null_and_empty_lists_count_where_they_are_accepted(name: str, value: Any, accepted: Any, right: bool) -> None:
+    arguments, wanted = {"item": "a", name: value}, {"item": ["a"], name: accepted}
+    assert matches(arguments, wanted, FUNCTION["parameters"]) == right  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("piece", ["[", "f(", "{", '{"name":', "shop_price(", "(1)", "Action: ", "<", "\n- "])
+def test_hostile_texts_take_linear_time(piece: str) -> None:
+    assert cpu_seconds(lambda: parser_for(piece * (1_000_000 // len(piece)), {"shop_price"})) < 2

@@ -29,6 +29,8 @@ class Constraint:
     """The function's own parameters, without the text."""
     package: str | None
     """The package that it needs, which is too slow for the event loop; the extra `instructions` brings it."""
+    official: Callable[..., bool] | None = None
+    """The check as the official grader has it, where ours differs."""
 
     @property
     def summary(self) -> str:
@@ -43,10 +45,12 @@ class Check:
     function: Callable[..., bool]
     arguments: dict[str, Any]
     slow: bool = False
+    official: Callable[..., bool] | None = None
 
-    def __call__(self, text: str) -> bool:
-        """Whether the text follows it."""
-        return self.function(text, **self.arguments)
+    def __call__(self, text: str, *, conform: bool = False) -> bool:
+        """Whether the text follows it; with `conform` by the official grader's rules."""
+        function = self.official if conform and self.official else self.function
+        return function(text, **self.arguments)
 
 
 class Registry:
@@ -70,13 +74,15 @@ class Registry:
         for base in bases:
             self._constraints |= base._constraints
 
-    def __call__(self, name: str, *, package: str | None = None) -> Callable[[F], F]:
-        """Register the decorated function; `package` is what it needs installed."""
+    def __call__(
+        self, name: str, *, package: str | None = None, official: Callable[..., bool] | None = None
+    ) -> Callable[[F], F]:
+        """Register the decorated function; `package` is what it needs installed, `official` replaces it to conform."""
 
         def register(function: F) -> F:
             if name in self._constraints:
                 raise ValueError(f"{self.name} has a constraint {name} already.")
-            self._constraints[name] = Constraint(name, function, _arguments_of(function), package)
+            self._constraints[name] = Constraint(name, function, _arguments_of(function), package, official)
             return function
 
         return register
@@ -113,7 +119,7 @@ class Registry:
             problems = error.errors(include_url=False, include_context=False, include_input=False)
             said = "; ".join(f"{'.'.join(map(str, problem['loc']))}: {problem['msg']}" for problem in problems)
             raise ValueError(f"{name}: {said}") from None
-        return Check(constraint.function, dict(values), constraint.package is not None)
+        return Check(constraint.function, dict(values), constraint.package is not None, constraint.official)
 
     def read_all(self, names: Iterable[str], arguments: Iterable[dict[str, Any] | None]) -> tuple[Check, ...]:
         """Return the checks of a row's two lists, which have the same length.

@@ -44,6 +44,8 @@ class Job(NamedTuple):
     """Whether it is read loosely too."""
     blank_fails: bool = True
     """Whether white space alone follows nothing, even a constraint that it would pass."""
+    conform: bool = False
+    """Whether the official graders' rules count where ours differ."""
 
 
 class Followed(NamedTuple):
@@ -83,14 +85,14 @@ async def _finish_later(job: Job, finish: Callable[[Followed], Verdict]) -> Verd
 
 def _follow(job: Job, until: float) -> Followed | None:
     """Check a text, if no check has to be begun after that time; else None."""
-    text, checks, loose, blank_fails = job
+    text, checks, loose, blank_fails, conform = job
     if blank_fails and not text.strip():
         return _nothing(job)
     strict = []
     for check in checks:
         if thread_time() > until:
             return None
-        strict.append(check(text))
+        strict.append(check(text, conform=conform))
     if not loose or all(strict):
         return Followed(strict, strict)
     found = list(strict)
@@ -99,7 +101,7 @@ def _follow(job: Job, until: float) -> Followed | None:
             if not found[index]:
                 if thread_time() > until:
                     return None
-                found[index] = check(variant)
+                found[index] = check(variant, conform=conform)
     return Followed(strict, found)
 
 

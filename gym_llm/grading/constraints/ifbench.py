@@ -69,11 +69,16 @@ def every_punctuation_mark(text: str) -> bool:
     return all(mark in rest for mark in ".,!?;:")
 
 
-@constraint("count:words_japanese")
-def nth_words_japanese(text: str, N: Ordinal) -> bool:
-    """Whether every N-th word has Japanese characters, or is a number."""
+def official_words_japanese(text: str, N: Ordinal) -> bool:
+    """Accept a text that is too short to have an N-th word."""
     every = (word.strip(EDGES) for word in text.split()[N - 1 :: N])
     return all(not word or word.isdigit() or _JAPANESE.search(word) for word in every)
+
+
+@constraint("count:words_japanese", official=official_words_japanese)
+def nth_words_japanese(text: str, N: Ordinal) -> bool:
+    """Whether every N-th word has Japanese characters, or is a number; there is at least one."""
+    return len(text.split()) >= N and official_words_japanese(text, N)
 
 
 @constraint("count:keywords_multiple")
@@ -92,18 +97,28 @@ def few_stop_words(text: str, percentage: Percentage) -> bool:
     return bool(said) and sum(word in STOP_WORDS for word in said) / len(said) * 100 <= percentage
 
 
-@constraint("ratio:sentence_type")
-def twice_as_many_statements(text: str) -> bool:
-    """Whether the text has twice as many sentences that end with a full stop as with a question mark."""
+def official_sentence_type(text: str) -> bool:
+    """Take no statement for twice as many as no question."""
     ends = _ends(text)
     return ends.count(".") == 2 * ends.count("?")
 
 
-@constraint("ratio:sentence_balance")
-def as_many_of_each_sentence(text: str) -> bool:
-    """Whether the text has as many sentences that end with `.` as with `?` and with `!`."""
+@constraint("ratio:sentence_type", official=official_sentence_type)
+def twice_as_many_statements(text: str) -> bool:
+    """Whether the text has questions, and twice as many sentences that end with a full stop."""
+    return "?" in _ends(text) and official_sentence_type(text)
+
+
+def official_sentence_balance(text: str) -> bool:
+    """Take a text without any of the three kinds for a balance of them."""
     ends = _ends(text)
     return ends.count(".") == ends.count("?") == ends.count("!")
+
+
+@constraint("ratio:sentence_balance", official=official_sentence_balance)
+def as_many_of_each_sentence(text: str) -> bool:
+    """Whether the text has sentences that end with `.`, and as many with `?` and with `!`."""
+    return "." in _ends(text) and official_sentence_balance(text)
 
 
 @constraint("ratio:overlap")

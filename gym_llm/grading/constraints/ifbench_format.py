@@ -110,10 +110,16 @@ def italic_thesis(text: str) -> bool:
     return end >= 0 and text[3:end].strip() != "" and text[end + 4 :].strip() != ""
 
 
-@constraint("format:sub-bullets")
-def sub_bullets(text: str) -> bool:
-    """Whether each bullet point `*` has a sub-bullet `-`."""
+def official_sub_bullets(text: str) -> bool:
+    """Accept a text without any list."""
     return all("-" in bullet for bullet in text.split("*")[1:])
+
+
+@constraint("format:sub-bullets", official=official_sub_bullets)
+def sub_bullets(text: str) -> bool:
+    """Whether the text has a list, and each bullet point `*` a sub-bullet `-`."""
+    has_list = any(line.lstrip().startswith(("*", "-")) for line in text.split("\n"))
+    return has_list and official_sub_bullets(text)
 
 
 @constraint("format:no_bullets_bullets")

@@ -6,6 +6,7 @@ Words and phrases are taken literally; there they are regular expressions.
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 
 import orjson
 
@@ -31,6 +32,10 @@ _ANSWERS = ("My answer is yes.", "My answer is no.", "My answer is maybe.")
 _HIGHLIGHT = re.compile(r"\*[^\n*]*\*")
 _DOUBLE_HIGHLIGHT = re.compile(r"\*\*[^\n*]*\*\*")
 _POSTSCRIPTS = {"P.P.S": re.compile(r"p\.\s?p\.\s?s"), "P.S.": re.compile(r"p\.\s?s\.")}
+_MARKS = "\"'“”‘’«»()[]{}*_~`#>:;.,!?-–— \t\r\n"
+_WORD_END = re.compile(r"[^\w-]")
+_LABEL = re.compile(r"[\W_]{0,20}(?:title|heading)?[\W_]{0,20}", re.IGNORECASE)
+_BLANK_LINES = re.compile(r"\n[^\S\n]*+\n")
 _FENCE = re.compile(r"```(?:json|Json|JSON)?")
 
 
@@ -84,9 +89,8 @@ def number_of_words(text: str, num_words: Count, relation: Relation) -> bool:
     return compare(len(words(text)), relation, num_words)
 
 
-@constraint("length_constraints:nth_paragraph_first_word")
-def nth_paragraph_first_word(text: str, num_paragraphs: Ordinal, nth_paragraph: Ordinal, first_word: Word) -> bool:
-    """Whether blank lines divide the text into the given number of paragraphs, and the n-th begins with the word."""
+def official_nth_paragraph(text: str, num_paragraphs: Ordinal, nth_paragraph: Ordinal, first_word: Word) -> bool:
+    """Count filled paragraphs and take the n-th of all, empty ones included; marks of Markdown belong to a word."""
     paragraphs = text.split("\n\n")
     count = sum(not paragraph.isspace() and paragraph != "" for paragraph in paragraphs)
     if count != num_paragraphs or nth_paragraph > count:
@@ -96,6 +100,17 @@ def nth_paragraph_first_word(text: str, num_paragraphs: Ordinal, nth_paragraph: 
         return False
     word = first[0].lstrip("'").lstrip('"')
     return re.split("[.,?!'\"]", word, maxsplit=1)[0].lower() == first_word.lower()
+
+
+@constraint("length_constraints:nth_paragraph_first_word", official=official_nth_paragraph)
+def nth_paragraph_first_word(text: str, num_paragraphs: Ordinal, nth_paragraph: Ordinal, first_word: Word) -> bool:
+    """Whether blank lines divide the text into the given number of paragraphs, and the n-th begins with the word."""
+    paragraphs = filled_paragraphs(text)
+    if len(paragraphs) != num_paragraphs or nth_paragraph > num_paragraphs:
+        return False
+    tokens_behind_marks = (token for token in paragraphs[nth_paragraph - 1].split() if token.strip(_MARKS))
+    word = next(tokens_behind_marks, "").strip(_MARKS).lower()
+    return first_word.lower() in (word, _WORD_END.split(word, maxsplit=1)[0])
 
 
 @constraint("detectable_content:number_placeholders")
@@ -112,14 +127,26 @@ def has_postscript(text: str, postscript_marker: Word) -> bool:
     return postscript_marker.lower() in text.lower()
 
 
-@constraint("detectable_format:number_bullet_lists")
+def official_bullets(text: str, num_bullets: Count) -> bool:
+    """Count every line that begins with `-` or a single `*`, rules too."""
+    return len(list(_bullets(text))) == num_bullets
+
+
+@constraint("detectable_format:number_bullet_lists", official=official_bullets)
 def number_of_bullets(text: str, num_bullets: Count) -> bool:
-    """Whether the text has exactly that number of bullet points: lines that begin with `-` or a single `*`."""
-    count = 0
-    for line in text.split("\n"):
-        line = line.lstrip()
-        count += line.startswith("-") or (line.startswith("*") and line[1:2] not in ("", "*"))
-    return count == num_bullets
+    """Whether the text has exactly that number of bullet points: lines that begin with `-` or `*`, rules aside."""
+    return sum(not _is_rule(line) for line in _bullets(text)) == num_bullets
+
+
+def _bullets(text: str) -> Iterator[str]:
+    for line in map(str.lstrip, text.split("\n")):
+        if line.startswith("-") or (line.startswith("*") and line[1:2] not in ("", "*")):
+            yield line
+
+
+def _is_rule(line: str) -> bool:
+    """Whether it is a line of dashes or stars, or the front of an arrow, a signature or a comment."""
+    return line.startswith(("--", "->")) or not line.strip("-*_ \t\r")
 
 
 @constraint("detectable_format:constrained_response")
@@ -155,14 +182,32 @@ def is_json(text: str) -> bool:
     return True
 
 
-@constraint("detectable_format:title")
-def has_title(text: str) -> bool:
-    """Whether the text has a title in double angular brackets, on one line: `<<poem of joy>>`."""
+def official_title(text: str) -> bool:
+    """Take anything between `<<` and `>>` on a line for a title."""
     for line in text.split("\n"):
         start, end = line.find("<<"), line.rfind(">>")
         if 0 <= start < end - 2 and line[start:end].lstrip("<").rstrip(">").strip():
             return True
     return False
+
+
+@constraint("detectable_format:title", official=official_title)
+def has_title(text: str) -> bool:
+    """Whether the text has a title in double angular brackets, on one line: `<<poem of joy>>`, not `cout << x >> y`."""
+    return any(_is_title_line(line) for line in text.split("\n") if "<<" in line)
+
+
+def _is_title_line(line: str) -> bool:
+    """Whether brackets enclose a title: without blanks inside them, or alone on the line but for marks and a label."""
+    start, end = line.find("<<"), line.rfind(">>")
+    title = line[start:end].lstrip("<").rstrip(">") if 0 <= start < end - 2 else ""
+    if not title.strip():
+        return False
+    before, behind = line[:start], line[end + 2 :]
+    is_alone = not behind.strip(_MARKS) and bool(_LABEL.fullmatch(before))
+    beside = before[-1:] + behind[:1]
+    is_tight = title == title.strip() and not any(one.isascii() and one.isalnum() for one in beside)
+    return is_alone or is_tight
 
 
 @constraint("combination:two_responses")
@@ -214,6 +259,15 @@ def is_english_in_lowercase(text: str) -> bool:
 def no_comma(text: str) -> bool:
     """Whether the text has no comma."""
     return "," not in text
+
+
+def filled_paragraphs(text: str) -> list[str]:
+    r"""Return the paragraphs between blank lines, however many these are.
+
+    >>> filled_paragraphs("a\n\n\n \nb\nc\n")
+    ['a', 'b\nc']
+    """
+    return [paragraph.strip() for paragraph in _BLANK_LINES.split(text) if paragraph.strip()]
 
 
 def has_word(text: str, word: str) -> bool:

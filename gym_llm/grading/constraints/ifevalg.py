@@ -20,7 +20,7 @@ from gym_llm.grading.constraints.constraint import (
     compare,
     count_of,
 )
-from gym_llm.grading.constraints.ifeval import count_parts
+from gym_llm.grading.constraints.ifeval import count_parts, filled_paragraphs
 from gym_llm.grading.constraints.sentences import sentences
 from gym_llm.grading.constraints.words import tokens, words
 
@@ -136,10 +136,10 @@ def two_paragraphs(text: str) -> bool:
     return count_parts(text, "***") == 2
 
 
-@constraint("paragraphs:paragraphs2")
+@constraint("paragraphs:paragraphs2", official=lambda text: count_parts(text, "\n\n") == 2)
 def two_paragraphs_by_blank_lines(text: str) -> bool:
-    """Whether a blank line divides the text into two paragraphs."""
-    return count_parts(text, "\n\n") == 2
+    """Whether blank lines divide the text into two paragraphs."""
+    return len(filled_paragraphs(text)) == 2
 
 
 @constraint("first_word:first_word_sent")

@@ -32,7 +32,7 @@ CASES = {  # id: [(arguments, texts that follow it, texts that do not)]
     "count:numbers": [({"N": 2}, ["3.5 and 1,000"], ["3 - 4 5", "none"])],
     "count:pronouns": [({"N": 2}, ["he/she", "I, me"], ["he'll see", "the"])],
     "count:punctuation": [({}, ["a, b. c! d? e; f: g?!", "‽ . , ! a ? ; :"], ["a, b. c! d?! e; f:", "a,.!?;:", ""])],
-    "count:words_japanese": [({"N": 2}, ["a 日本 b (3) c", "a - b", ""], ["日本 a"])],
+    "count:words_japanese": [({"N": 2}, ["a 日本 b (3) c", "a - b"], ["日本 a", "a", ""])],
     "count:keywords_multiple": [
         (
             {"keyword1": "a", "keyword2": "b ", "keyword3": "c", "keyword4": "d", "keyword5": "e"},
@@ -41,8 +41,10 @@ CASES = {  # id: [(arguments, texts that follow it, texts that do not)]
         )
     ],
     "ratio:stop_words": [({"percentage": 50.0}, ["the cat", "cats"], ["is the cat", ""])],
-    "ratio:sentence_type": [({}, ["Yes. No. Why?", "hello"], ["Yes. Why?"])],
-    "ratio:sentence_balance": [({}, ["Yes. No! Why?", "hello"], ["Yes. Why?"])],
+    "ratio:sentence_type": [
+        ({}, ["Yes. No. Why?", "Yes. No. Why? Oh!"], ["Yes. Why?", "hello", "Hello there friend!", "Yes. No."])
+    ],
+    "ratio:sentence_balance": [({}, ["Yes. No! Why?"], ["Yes. Why?", "hello", "Yes."])],
     "ratio:overlap": [({"reference_text": "abcd", "percentage": 50}, ["abcx"], ["abcd", "xyz", "ab"])],
     "ratio:sentence_words": [({}, ["Is he? I saw. Oh my!"], ["I am. You are. We are.", "I am. So he?", ""])],
     "sentence:keyword": [({"word": "Red", "N": 2}, ["So. It is reddish."], ["Red. So.", "Red", ""])],
@@ -85,7 +87,7 @@ CASES = {  # id: [(arguments, texts that follow it, texts that do not)]
     "format:quote_unquote": [({}, ['"a" is so', "“a” is"], ['"a"', '"a" "b" x', '"a".', "", "1"])],
     "format:list": [({"sep": "..."}, ["...a\n...b"], ["...a", ".. .."])],
     "format:thesis": [({}, ["<i>So</i> it is", "x <em>So</em> it"], ["<i> </i> it", "<i>So", "<i>So</i>", "So"])],
-    "format:sub-bullets": [({}, ["* a\n - b\n* c\n - d", "none"], ["* a\n* b\n - c"])],
+    "format:sub-bullets": [({}, ["* a\n - b\n* c\n - d"], ["* a\n* b\n - c", "none"])],
     "format:no_bullets_bullets": [
         (
             {},

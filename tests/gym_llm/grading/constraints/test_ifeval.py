@@ -1,7 +1,11 @@
 """IFEval's and IFEvalG's constraints: for each what follows it and what does not."""
 
+from typing import Any
+
+import pytest
 from constraint_cases import every_case, has_cases_of_all
 
+from gym_llm.grading.constraints.following import Job, follow
 from gym_llm.grading.constraints.ifeval import constraint as ifeval
 from gym_llm.grading.constraints.ifevalg import constraint
 
@@ -43,9 +47,34 @@ CASES = {  # id: [(arguments, texts that follow it, texts that do not)]
     "length_constraints:nth_paragraph_first_word": [
         (
             {"num_paragraphs": 2, "nth_paragraph": 2, "first_word": "Then"},
-            ["first\n\nthen, it", "first\n\n'Then' it"],
-            ["first\n\nNow", "then", "a\n\nthen\n\nb", "\n\na\n\nthen", ""],
-        )
+            [
+                *("first\n\nthen, it", "first\n\n'Then' it", "first\n\n\n\nThen it", "\n\na\n\nthen", "a\n \nthen"),
+                *(
+                    "a\n\n**Then** it",
+                    "a\n\n# Then\nb",
+                    "a\n\n> *then* b",
+                    "a\n\nThen: b",
+                    "a\n\n- then b",
+                    "a\n\n“Then” b",
+                ),
+                *("a\n\nThen's b", "a\n\n\n\n\nthen\n\n\n"),
+            ],
+            [
+                "first\n\nNow",
+                "then",
+                "a\n\nthen\n\nb",
+                "a\nthen",
+                "a\n\nthen-and",
+                "a\n\nThence",
+                "a\n\n** **\n\nthen",
+                "",
+            ],
+        ),
+        (
+            {"num_paragraphs": 2, "nth_paragraph": 1, "first_word": "e-mail"},
+            ["E-mail is\n\nb", "\n\n**E-mail**: a\n\nb"],
+            ["E mail\n\nb", "a\n\ne-mail"],
+        ),
     ],
     "detectable_content:number_placeholders": [
         ({"num_placeholders": 2}, ["[a] and [b]", "[a [b] []"], ["[a\n] [b]", "[a] [b", ""])
@@ -56,7 +85,11 @@ CASES = {  # id: [(arguments, texts that follow it, texts that do not)]
         ({"postscript_marker": "NB:"}, ["so.\nnb: hello"], ["NB hello"]),
     ],
     "detectable_format:number_bullet_lists": [
-        ({"num_bullets": 2}, ["* a\n  - b", "*a\n\n\n-b\ntext"], ["* a", "** a\n* b", "*\n- a", "a - b - c"])
+        (
+            {"num_bullets": 2},
+            ["* a\n  - b", "*a\n\n\n-b\ntext", "- a\n---\n- b", "* * *\n- a\n* b\n- - -", "-- x\n- a\n-> y\n- b\n--"],
+            ["* a", "** a\n* b", "*\n- a", "a - b - c", "- a\n---\nend"],
+        )
     ],
     "detectable_format:constrained_response": [({}, ["Well: My answer is no."], ["no", "my answer is no."])],
     "detectable_format:number_highlighted_sections": [
@@ -73,7 +106,39 @@ CASES = {  # id: [(arguments, texts that follow it, texts that do not)]
         ({}, ['{"a": [1]}', "```json\n[1]\n```", "```\nnull```", " 1 "], ["{", "[1] so", "NaN", "", "[" * 10_000])
     ],
     "detectable_format:title": [
-        ({}, ["<<a>>", "x\n<<<a b>> y"], ["<<>>", "<< >>", "<<a\nb>>", "<a>", ">><<", "<" * 99, ""])
+        (
+            {},
+            [
+                "<<a>>",
+                "x\n<<<a b>> y",
+                "<< a b >>",
+                "# Title: << a >>",
+                "**<< a >>**",
+                "x <<a>>, y",
+                "<<a>>는",
+                "Title: <<a>>",
+            ],
+            [
+                *(
+                    "<<>>",
+                    "<< >>",
+                    "<<a\nb>>",
+                    "<a>",
+                    ">><<",
+                    "<" * 99,
+                    "",
+                    "cout << x >> y",
+                    "x<<2>>1",
+                    "cin >> x; cout << y",
+                ),
+                *(
+                    "int z = a << b >> c;",
+                    "cat << EOF >> file",
+                    "std::cout << a << b; std::cin >> c",
+                    "if (a << b >> c)",
+                ),
+            ],
+        )
     ],
     "combination:two_responses": [({}, ["a******b", "******a\n******\nb******"], ["a******a", "a******b******c", ""])],
     "combination:repeat_prompt": [({"prompt_to_repeat": "Who ?"}, ["  who ? I."], ["I. Who ?", ""])],
@@ -119,7 +184,9 @@ CASES = {  # id: [(arguments, texts that follow it, texts that do not)]
     ],
     "keywords:start_end": [({}, ["Go on, go", "a A"], ["go on go.", "go", ""])],
     "paragraphs:paragraphs": [({}, ["a***b", "a\n***\nb\n***"], ["a\n\nb", "a***b***c", "a******b", "a"])],
-    "paragraphs:paragraphs2": [({}, ["a\n\nb", "\n\na\n\nb\n\n"], ["a***b", "a\n\nb\n\nc", "a\n\n\n\nb", "a\nb"])],
+    "paragraphs:paragraphs2": [
+        ({}, ["a\n\nb", "\n\na\n\nb\n\n", "a\n\n\n\nb", "a\n \nb"], ["a***b", "a\n\nb\n\nc", "a\nb"])
+    ],
     "first_word:first_word_sent": [({"first_word": "so"}, ["So he. So she!"], ["So he. She!", "So, he."])],
     "first_word:first_word_answer": [({"first_word": "So"}, [" so he"], ["So, he", ""])],
     "last_word:last_word_sent": [({"last_word": "So"}, ["Is it so? It is so."], ["It is so. Yes."])],
@@ -151,3 +218,21 @@ def test_there_are_cases_of_all_54():
 @every_case(CASES)
 def test_what_follows_and_what_does_not(name, given, text, followed):
     assert constraint.read(name, given)(text) is followed
+
+
+@pytest.mark.parametrize(
+    ("name", "given", "text", "official"),
+    [
+        ("length_constraints:nth_paragraph_first_word", {"num_paragraphs": 2, "nth_paragraph": 2, "first_word": "b"},
+         "a\n\n\n\nb c", False),
+        ("length_constraints:nth_paragraph_first_word", {"num_paragraphs": 2, "nth_paragraph": 2, "first_word": "b"},
+         "a\n\n**B** c", False),
+        ("detectable_format:number_bullet_lists", {"num_bullets": 2}, "- a\n---\n- b", False),
+        ("detectable_format:title", {}, "cout << x >> y", True),
+        ("paragraphs:paragraphs2", {}, "a\n\n\n\nb", False),
+    ],
+)  # fmt: skip
+def test_to_conform_the_official_rule_counts(name: str, given: dict[str, Any], text: str, official: bool) -> None:
+    check = constraint.read(name, given)
+    assert (check(text), check(text, conform=True)) == (not official, official)
+    assert follow(Job(text, (check,), conform=True)).strict == [official]

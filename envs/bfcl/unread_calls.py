@@ -1,0 +1,98 @@
+"""Calls that a model wrote as text in a form that no parser of the run has read."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Collection
+from typing import Any
+
+from gym_llm.grading.extraction import fences, json_values
+
+_PARSERS = {
+    "[TOOL_CALLS]": "mistral",
+    "<|python_tag|>": "llama3_json",
+    "<arg_key>": "glm45",
+    "<function=": "qwen3_coder",
+    "<invoke ": "minimax_m2",
+    "<tool_call>": "hermes",
+    "<｜tool▁call": "deepseek_v3",
+    "<|tool_calls_section_begin|>": "kimi_k2",
+    "<|tool_call_begin|>": "kimi_k2",
+    "<|tool_call|>": "granite",
+    "<|channel|>commentary": "openai",
+    "<|START_ACTION|>": "cohere",
+    "functools[": "phi4_mini_json",
+}
+"""The parser of vLLM by what begins a call."""
+_JSON, _PYTHON, _NO_PARSER = "llama3_json", "pythonic", ""
+_NAMES = ("name", "tool", "tool_name", "function", "function_name", "action", "recipient_name")
+_ARGUMENTS = ("arguments", "parameters", "args", "params", "input", "tool_input", "action_input", "tool_arguments")
+_LONGEST = 20_000  # characters that may be Python
+
+
+def parser_for(text: str, functions: Collection[str]) -> str | None:
+    """Return the vLLM parser that reads the calls in a text; "" if none is known, None without call-like text.
+
+    A function that is only named, as in "`f(x)` does not fit", is not called.
+
+    Args:
+        text: What the model said.
+        functions: The names of the functions, and of their tools.
+
+    >>> parser_for("[f(x=1)]", ["f"]), parser_for("I cannot: f(x) adds.", ["f"]), parser_for("Action: f", ["f"])
+    ('pythonic', None, '')
+    """
+    for mark, parser in _PARSERS.items():
+        if mark in text:
+            return parser
+    if any(_is_json_call(value, functions) for value in json_values(text)):
+        return _JSON
+    if _is_python_call(text) or any(_is_python_call(fence.body, functions) for fence in fences(text)):
+        return _PYTHON
+    names = "|".join(re.escape(name) for name in functions)
+    call = (
+        rf"^\W{{0,9}}(?:\w+ = )?(?:functions\.|default_api\.)?(?:{names})\s?\((?:\)|[^\n]*[=:\d\"'][^\n]*\))\W{{0,9}}$"
+    )
+    if names and re.search(call, text, re.MULTILINE):
+        return _PYTHON
+    named = rf"^\W{{0,9}}Action\W{{0,9}}(?:{names})\b|<(?:{names})>|\bto=functions\.|^\s*(?:{names})\s*\{{"
+    return _NO_PARSER if names and re.search(named, text, re.MULTILINE) else None
+
+
+def _is_json_call(value: Any, functions: Collection[str]) -> bool:
+    if isinstance(value, list):
+        return any(_is_json_call(each, functions) for each in value[:100] if isinstance(each, dict))
+    if isinstance(value.get("function"), dict):
+        value = value["function"]
+    if any(isinstance(value.get(key), dict) for key in functions):
+        return True
+    name = next((value[key] for key in _NAMES if isinstance(value.get(key), str)), None)
+    has_arguments = any(key in value for key in _ARGUMENTS)
+    return name is not None and (name in functions or "arguments" in value) and has_arguments
+
+
+def _is_python_call(text: str, functions: Collection[str] | None = None) -> bool:
+    """Whether a text is a call, or a list of calls, of these functions or of any, and nothing else."""
+    text = text.strip()
+    if not text.endswith((")", "]")) or len(text) > _LONGEST:
+        return False
+    try:
+        value = ast.parse(text, mode="eval").body
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return False
+    names = [_called_name(each) for each in (value.elts if isinstance(value, ast.List | ast.Tuple) else [value])]
+    return bool(names) and all(name and (functions is None or name in functions) for name in names)
+
+
+def _called_name(value: ast.expr) -> str | None:
+    """Return the dotted name of the called function, perhaps within a `print`; None for what is not a call."""
+    if not isinstance(value, ast.Call):
+        return None
+    if isinstance(value.func, ast.Name) and value.func.id == "print":
+        return _called_name(value.args[0]) if len(value.args) == 1 else None
+    parts, function = [], value.func
+    while isinstance(function, ast.Attribute):
+        parts.append(function.attr)
+        function = function.value
+    return ".".join(reversed([*parts, function.id])) if isinstance(function, ast.Name) else None
