@@ -34,7 +34,7 @@ _LEAD = re.compile(
     |closest|answer|option|choice|letter|alternative|statement|is|be|it|this|must|should)\b|=>|->|→)[\s,:]*+)*+""",
     re.IGNORECASE | re.VERBOSE,
 )
-_ALONE = re.compile(r"[\[({<\"'“‘\s]*([A-Za-z])[\])}>\"'”’.,;:!\s*_]*")
+_ALONE = re.compile(r"(['‘])?[\[({<\"“\s]*([A-Za-z])[\])}>\"”.,;:!\s*_]*(?(1)['’]\.?)")
 _LETTER = re.compile(r"[\[({<\"'“\s]*([A-Za-z])(?![\w'’])(?:\s?([\])}>\"'”]))?")
 _END = re.compile(r"[\s.,;:!)\]*_]*")
 _SEPARATOR = re.compile(r"\s?[.:,;)\]](?=(\s)?)\s*|\s+[-–—]+\s+|\s?[–—]\s?|\s+|-")
@@ -154,8 +154,8 @@ def read_choice(
     (None, None, None)
     """
     said = _normal(answer)
-    if (alone := _ALONE.fullmatch(said)) is not None and alone[1].upper() in options.letters:
-        return alone[1].upper() if small or alone[1].isupper() else None
+    if (alone := _ALONE.fullmatch(said)) is not None and alone[2].upper() in options.letters:
+        return alone[2].upper() if small or alone[2].isupper() else None
     if texts and (letter := options.named(said)) is not None:
         return letter
     lead = _LEAD.match(said)
@@ -328,7 +328,7 @@ def _is_option_list(text: str, statement: Statement, options: Options) -> bool:
     """Whether the next line is another option's letter, or letter and text, as where a question is repeated."""
     end = statement.start + len(statement.text)
     following = text[end : end + _LONGEST].lstrip("\n* ").partition("\n")[0].lower()
-    if (alone := _ALONE.fullmatch(following)) is not None and alone[1].upper() in options.letters:
+    if (alone := _ALONE.fullmatch(following)) is not None and alone[2].upper() in options.letters:
         return _ALONE.fullmatch(statement.text) is not None
     label = _LABEL.match(following)
     if label is None or not (form := options.form(label[1].upper())):

@@ -5,16 +5,19 @@ from __future__ import annotations
 import re
 
 _FONT = (
-    r"\\(?:boxed|fbox|[mh]box|text(?:bf|it|rm|sf|tt|sc|up|md|normal)?|math(?:bf|rm|it|sf|tt|bb|cal|normal)"
-    r"|boldsymbol|bm|emph|underline|operatorname\*?|url)\s*\{"
+    r"\\(?:boxed|fbox|[mh]box|text(?:bf|it|rm|sf|tt|sc|up|md|normal)?|math(?:bf|rm|it|sf|tt|bb|cal|frak|scr|normal)"
+    r"|boldsymbol|bm|emph|underline|operatorname\*?|url|textcolor\s*\{[^{}]{0,40}\})\s*\{"
 )
 _BRACES = re.compile(rf"{_FONT}|\\.|[{{}}]", re.DOTALL)
 _SPACING = re.compile(
-    r"\\(?:left|right|[bB]igg?[lr]?|(?:display|text)style|q?quad|bf|rm|it|bfseries|itshape|large|Large)(?![A-Za-z])"
-    r"|\\[,;:! ()\[\]]|[$~]"
+    r"\\(?:left|right|[bB]igg?[lr]?|(?:display|text)style|q?quad|bf|rm|it|bfseries|itshape|[hH]uge|[lL]arge"
+    r"|LARGE|small|text(?:bf|it|rm)?|math(?:bf|rm|it|sf|cal))(?![A-Za-z{])|\\color\s*\{[^{}]{0,40}\}"
+    r"|\\[,;:! ()\[\]{}]|[$~]"
 )
 # A mark that opens before a word and closes behind one. The bound keeps thousands of open marks cheap.
 _EMPHASIS = re.compile(r"(?<![\w*\\])(\*{1,3}|_{1,3}|`{1,3})(?=[^\s*_`])([^*`\n]{0,300}?[^\s*`\n])\1(?![\w*])")
+_COMMAND = re.compile(r"\\[A-Za-z]+$")
+_LONGEST_COMMAND = 20
 _MOST_NESTED = 3
 
 
@@ -38,6 +41,8 @@ def without_fonts(latex: str) -> str:
     kept, position = [], 0
     for start, end in sorted(dropped):
         kept.append(latex[position:start])
+        if latex[start] == "\\" and _COMMAND.search(latex, max(0, start - _LONGEST_COMMAND), start):
+            kept.append(" ")  # else `\cdot\text{x}` would become `\cdotx`
         position = end
     return "".join(kept) + latex[position:]
 

@@ -20,19 +20,21 @@ NUMBERS = Options.read([{"A": "1"}, {"B": "2"}, {"C": "12"}, {"D": "0.5"}, {"E":
 PLAIN = (
     r"""
 B; (B); [B]; {B}; <B>; B.; B); (B).; B!; "B"; “B”; B ; **B**; __B__; `B`; ***(B)***; *B*.; $B$; $$B$$; \(B\); \[B\]
-\textbf{B}; \mathrm{B}; \mathbf{B}; \text{B}; \boxed{B}; \textsf{B}; \mbox{B}; \textbf{(B)}; \textbf{B}.; \emph{B}
+\textbf{B}; \mathrm{B}; \mathbf{B}; \text{B}; \boxed{B}; \textsf{B}; \mbox{B};  \textbf{(B)}; \textbf{B}.; \emph{B}
+\mathbf B; \text B; \bf B; \color{red} B; \large\textbf{B}; \{B\}; {\rm B}; 'B'
 """.strip()
     .replace("\n", "; ")
     .split("; ")
 )
 NO_CHOICE = (
-    """
+    r"""
 not B| neither A nor B| either A or B| A or B| A/B| A, B| A and B| (A), (B), (C)| (A) and (D)| A & B| A; B| A B| AB| B+C
 A-D| A, B, C, D| B, C or D| (B) or (C) depending on the rounding| B or so| Both| both of them| all of them| any| None
 All of the above| Don't know| Cannot say| Can't tell| Depends| C'est la vie| D’accord| A mixture of both| a bit unsure
 A guess| D-glucose| C-H bond| D. melanogaster| B-cell| B cells| C major| A:B = 3:2| A(t) = e^{-t}| A = 5| B_2| B^2
 C6H12O6| B2| B is wrong| B is not right| (B) is incorrect| B isn't it| B cannot be| B?| Is it B?| B. red| B: red
 (B) blue| {"b":{"b":| "b": 1| ["B", "C"]| F| (E)| ...| ?| I refuse| 0| 1
+A \to B| A \cup B| \neg B| P(B)| \frac{B}{2}| f(B)| B'| \mathrm{D}\text{-glucose}| B_{2}
 """.strip()
     .replace("\n", "| ")
     .split("| ")
@@ -44,6 +46,7 @@ SPECIES = Options.read([{"A": "E. coli"}, {"B": "Drosophila melanogaster"}, {"C"
     ("answer", "line", "box"),
     [
         *((form, "B", "B") for form in PLAIN),
+        (r"\textcolor{red}{B}", "B", "B"),
         (r"\displaystyle B", "B", "B"),
         (r"\left(\textbf{B}\right)", "B", "B"),
         (r"\textbf{(B)}\ 12", "B", "B"),
