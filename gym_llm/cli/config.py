@@ -19,6 +19,7 @@ examples:
   gym-llm config --config envs/multiple_choice/config.yaml --config envs/arithmetic/config.yaml
   gym-llm config --config envs/arithmetic/config.yaml arithmetic.kwargs.digits=3
   gym-llm config --config agent.yaml --config model.yaml policy_base_url=http://localhost:8000/v1
+  gym-llm config --nemo --config agent.yaml --config model.yaml            NeMo Gym's sections, merged
 
 Later files override earlier ones, env.yaml in the working directory overrides all files, key=value overrides
 everything. `???` marks a required value. NeMo Gym's files are read, too; sections without a counterpart are listed.
@@ -99,10 +100,22 @@ def _check_arguments(config: Config) -> None:
 
 
 @app.command("config", cls=Command, epilog=_EXAMPLES)
-def print_config(*, files: ConfigFiles, settings: Settings) -> int:
+def print_config(
+    *,
+    files: ConfigFiles,
+    nemo: Annotated[bool, typer.Option("--nemo", help="print the merged sections as NeMo Gym sees them")] = False,
+    settings: Settings,
+) -> int:
     """Print the configuration of a run with these files as YAML, secrets masked."""
     import yaml
 
+    from gym_llm.rollouts.config.compose import compose
+    from gym_llm.utils.secrets import mask
+
+    if nemo:
+        composed = compose(files, settings)
+        print(yaml.safe_dump(mask(composed.values, composed.secrets), sort_keys=False, allow_unicode=True), end="")
+        return 0
     config = read_config(files, settings)
     _check_arguments(config)
     print(yaml.safe_dump(config.as_dict(), sort_keys=False, allow_unicode=True, width=120), end="")

@@ -59,11 +59,19 @@ class Composed:
     """Where each value is from: dotted key -> file or `the command line`."""
     secrets: frozenset[str]
     """Strings that are not to be shown."""
+    unread: frozenset[str] = frozenset()
+    """The top-level names that no interpolation refers to."""
+    added: frozenset[str] = frozenset()
+    """Those that no file has."""
     unresolved: dict[str, str] = field(default_factory=dict)
     """Values of NeMo Gym's that refer to what is not there, by dotted key, and why; None stands for them in `values`.
 
     NeMo Gym resolves the values of servers, and what is in them when it is used.
     """
+
+    def is_given(self, key: str) -> bool:
+        """Whether the command line gives a value, or something in it."""
+        return any(place == COMMAND_LINE and _is_within(known, key) for known, place in self.places.items())
 
     def place(self, key: str) -> str:
         """`key (file)`, for messages; if no file has the key, the file of the nearest key above it."""
@@ -118,10 +126,11 @@ def _compose(paths: Sequence[str | Path], settings: Sequence[str], folder: str |
     merged.pop(CONFIG_PATHS, None)
     for key in [key for key in places if _is_within(key, CONFIG_PATHS)]:
         del places[key]
+    names = set(map(str, merged))
     for setting in settings:
         if not names_files(setting):
             _set(merged, setting, places)
-    return _resolve(inherit(merged, places), places)
+    return _resolve(inherit(merged, places), places, names)
 
 
 def names_files(setting: str) -> bool:
@@ -194,9 +203,10 @@ def _mentioned(value: Any) -> Iterator[str]:
         yield from (name.partition(".")[0] for name in _REFERENCE.findall(value))
 
 
-def _resolve(merged: DictConfig, places: dict[str, str]) -> Composed:
+def _resolve(merged: DictConfig, places: dict[str, str], names: set[str]) -> Composed:
     examination = _Examination(places)
-    examination.run_all(OmegaConf.to_container(merged), merged)  # type: ignore[arg-type]
+    raw: Any = OmegaConf.to_container(merged)
+    examination.run_all(raw, merged)
     add_secrets(examination.secrets)
     missing, broken = examination.missing, examination.broken
     if missing or broken:
@@ -205,7 +215,15 @@ def _resolve(merged: DictConfig, places: dict[str, str]) -> Composed:
         raise ConfigError("\n".join(lines))
     values = OmegaConf.to_container(merged, resolve=True)
     add_secrets(find_secrets(values))
-    return Composed(values, places, frozenset(examination.secrets), examination.unresolved)  # type: ignore[arg-type]
+    unread = frozenset(raw) - {*_mentioned(raw), *WELL_KNOWN}
+    return Composed(
+        values,  # type: ignore[arg-type]
+        places,
+        frozenset(examination.secrets),
+        unread,
+        unread - names,
+        examination.unresolved,
+    )
 
 
 class _Examination:

@@ -18,10 +18,11 @@ from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
 from gym_llm.errors import ConfigError
+from gym_llm.rollouts.config.agent_swap import AGENTS, swap_agents
 from gym_llm.rollouts.config.config_files import first_line
 from gym_llm.utils.text import did_you_mean
 
-MODELS, RESOURCES, AGENTS = "responses_api_models", "resources_servers", "responses_api_agents"
+MODELS, RESOURCES = "responses_api_models", "resources_servers"
 SERVER_TYPES = frozenset({MODELS, RESOURCES, AGENTS})
 """The keys of NeMo Gym's sections."""
 
@@ -52,6 +53,7 @@ def inherit(merged: DictConfig, places: dict[str, str]) -> DictConfig:
                 del places[key]
         for section in new.values():
             _join_dummy(section)
+        swap_agents(new, places)
         return OmegaConf.create(new)
     except OmegaConfBaseException as error:
         raise ConfigError(f"The sections do not fit what they inherit: {first_line(error)}.") from None

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
@@ -14,7 +14,7 @@ from pydantic import BaseModel, ValidationError
 from gym_llm.data.files.datasets import found_from
 from gym_llm.data.files.reading import parse_source
 from gym_llm.errors import ConfigError
-from gym_llm.rollouts.config.compose import COMMAND_LINE, Composed, compose
+from gym_llm.rollouts.config.compose import COMMAND_LINE, ENV_FILE, WELL_KNOWN, Composed, compose
 from gym_llm.rollouts.config.inherit import AGENTS, SERVER_TYPES
 from gym_llm.rollouts.config.mapped import MappedSections
 from gym_llm.rollouts.config.nemo_gym import map_nemo_gym
@@ -26,6 +26,28 @@ POLICY = "policy"
 """The engine made of `policy_base_url`, `policy_model_name` and `policy_api_key`."""
 
 DEFAULT_ENGINE = "pocket"
+
+NEMO_OPTIONS = {
+    "agent_name": "Give the sections that are to be played.",
+    "data_source": "Give --source.",
+    "disable_health_check": "`gym-llm health` checks a run.",
+    "input_jsonl_fpath": "Give `datasets` in the section.",
+    "interleave_repeats": "Episodes of a task are played beside each other anyway.",
+    "limit": "Give --limit.",
+    "mode": "Give --mode.",
+    "num_repeats": "Give --repeats.",
+    "num_repeats_add_seed": "Give --seed.",
+    "num_samples_in_parallel": "Give --concurrency.",
+    "output_dirpath": "Give --output-dir.",
+    "output_jsonl_fpath": "Give --output.",
+    "overwrite_metrics_conflicts": "Give --overwrite-metrics.",
+    "profiling_enabled": "`gym-llm profile` profiles a verifier.",
+    "prompt_config": "Give `prompt_config` in the `kwargs` of the section.",
+    "ray_head_node_address": "Give --ray-address.",
+    "resume_from_cache": "Give --resume.",
+    "should_download": "Give --download.",
+}
+"""Options of NeMo Gym's commands, and what to give in their place."""
 
 _Section = TypeVar("_Section", bound=BaseModel)
 
@@ -66,6 +88,7 @@ def load_config(
     *,
     folder: str | Path = ".",
     one_engine: bool = True,
+    reads: Collection[str] = (),
 ) -> Config:
     """Compose a configuration and check it.
 
@@ -75,6 +98,7 @@ def load_config(
         folder: Of `compose`.
         one_engine: Whether an environment that names no engine, where there are several, is a mistake; else it stays
             without.
+        reads: Top-level values that the caller reads. Others that only settings have are refused.
 
     Raises:
         ConfigError: As `compose`, or if sections are wrong; all that is wrong is named at once.
@@ -84,6 +108,7 @@ def load_config(
     variables = {name: value for name, value in composed.values.items() if name not in sections}
     foreign = {name: value for name, value in sections.items() if SERVER_TYPES & value.keys()}
     mapped = map_nemo_gym(foreign, composed)
+    _check_read(variables, reads, mapped, bool(foreign))
     problems = list(mapped.problems)
     environments: dict[str, EnvironmentSection] = {}
     engines: dict[str, EngineSection] = {}
@@ -113,6 +138,21 @@ def load_config(
     if POLICY not in declared and all(environment.engine != POLICY for environment in environments.values()):
         engines.pop(POLICY, None)
     return Config(variables, environments, engines, mapped.unmapped, composed.secrets)
+
+
+def _check_read(variables: dict[str, Any], reads: Collection[str], mapped: MappedSections, is_foreign: bool) -> None:
+    """Refuse values of the command line that nothing reads; list those of files.
+
+    NeMo Gym's files have values for other tools, so of those only options of its commands are listed.
+    """
+    composed = mapped.composed
+    for name in (name for name in variables if name in composed.unread and name not in reads):
+        hint = NEMO_OPTIONS.get(name) or did_you_mean(name, WELL_KNOWN).strip()
+        sentence = f"nothing reads it here. {hint}".rstrip()
+        if name in composed.added:
+            mapped.refuse(name, sentence)
+        elif name in NEMO_OPTIONS or not (is_foreign or str(composed.places.get(name)).endswith(ENV_FILE)):
+            mapped.leave_out(name, sentence.rstrip("."))
 
 
 def _in_order(sections: dict[str, dict[str, Any]], mapped: MappedSections) -> list[tuple[str, dict[str, Any]]]:

@@ -34,7 +34,10 @@ class MappedSections:
     problems: list[str] = field(default_factory=list)
 
     def leave_out(self, key: str, why: str) -> None:
-        """Note that a value has no counterpart."""
+        """Note that a value has no counterpart; one of the command line is refused."""
+        if self.composed.is_given(key):
+            self.refuse(key, f"{why}.")
+            return
         self.unmapped.append(f"{self.composed.place(key)}: {why}")
 
     def refuse(self, key: str, why: str) -> None:

@@ -114,7 +114,7 @@ def test_files_may_be_named_as_nemo_gym_does():
 
 
 def test_a_new_value_is_added_with_a_plus_or_where_something_refers_to_it():
-    assert load(ARITHMETIC, settings=("+note=hello",)).variables == {"note": "hello"}
+    assert load(ARITHMETIC, settings=("+hf_token=hello",)).variables == {"hf_token": "hello"}
     text = ARITHMETIC.replace("2", "'${how_many}'")
     assert digits(load(text, settings=("how_many=4",))) == 4
 
@@ -396,9 +396,12 @@ def test_what_is_printed_is_a_configuration_that_prints_the_same(capsys):
 
 def test_settings_may_stand_anywhere(capsys):
     path = write("a.yaml", ARITHMETIC)
-    assert main(["config", "arithmetic.kwargs.digits=3", "--config", path, "arithmetic.kwargs.terms=4", "+x=1"]) == 0
+    assert (
+        main(["config", "arithmetic.kwargs.digits=3", "--config", path, "arithmetic.kwargs.terms=4", "+hf_token=x"])
+        == 0
+    )
     shown = yaml.safe_load(capsys.readouterr().out)
-    assert (shown["arithmetic"]["kwargs"], shown["x"]) == ({"digits": 3, "terms": 4}, 1)
+    assert (shown["arithmetic"]["kwargs"], shown["hf_token"]) == ({"digits": 3, "terms": 4}, "***")
 
 
 def test_kwargs_that_are_no_arguments_are_said(capsys):
