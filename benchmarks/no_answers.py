@@ -1,4 +1,4 @@
-"""Play about 1,000 answers that are no answers against every verifier, and list what earns a reward.
+"""Play about 1,000 non-answers against every verifier, and list those that earn a reward.
 
     python benchmarks/no_answers.py                                        all verifiers, half an hour
     python benchmarks/no_answers.py gym_llm/MathVerify-v0 --tasks 20       one, with more tasks

@@ -9,7 +9,8 @@ from numbers import Integral
 from typing import TYPE_CHECKING, Any, cast
 
 from gym_llm.errors import DataError, InvalidReward
-from gym_llm.records.failures import FAILURE_KINDS, Failure, failure_of
+from gym_llm.records.failures import Failure, failure_of
+from gym_llm.records.nemo_records import is_nemo_record, rename_nemo_fields
 from gym_llm.records.task_identity import task_identity
 from gym_llm.records.token_spans import with_copies
 from gym_llm.types import Episode, FailureKind, Rollout, RolloutId, TurnTiming
@@ -21,9 +22,6 @@ SCHEMA_VERSION = 5
 """Of the records made here. Version 4 had no `forked_from`. Version 3 had no `seats`. Version 2 had no `made_by`,
 `task_key` and `task_sha256`. Version 1 had no `outcome`: a failed episode's reward was 0.0. Those without a version are
 version 0, which had no `error_phase`."""
-
-_VERIFIERS_KINDS = ("verifier_error", "judge_failed", "judge_unparseable")
-"""NeMo Gym's names of failures at an episode's very end."""
 
 OWN_NAMES = Rollout.__annotations__.keys() - {"responses_create_params"}
 """Of the record's own fields: a task's fields of these names stand in `task_fields`."""
@@ -186,8 +184,9 @@ def check_record(value: Any) -> Rollout:
     """Read a record as `read_record` does, but leave token ids in the trajectory, where they are written once."""
     if not isinstance(value, dict):
         raise DataError(f"it is not an object, but of type {type(value).__name__}")
-    if "_ng_task_index" in value and "rollout_id" not in value:
-        _read_nemo_gyms(value)
+    theirs: dict[str, Any] = {}
+    if is_nemo_record(value):
+        theirs = rename_nemo_fields(value, {name: holds for name, (holds, _) in _FIELDS.items()}, SCHEMA_VERSION)
     version = value.get("schema_version") if "error_phase" in value else 0  # else it is a task's field
     if version is not None and not _is_count(version):
         raise _refused("schema_version", version, "a whole number")
@@ -196,8 +195,8 @@ def check_record(value: Any) -> Rollout:
     if not {"rollout_id", "reward"} <= value.keys():
         raise DataError("it has no `rollout_id` and `reward`")
     early = (version or 0) < 2
-    if (version or 0) < SCHEMA_VERSION:
-        _set_apart(value, version or 0)
+    if theirs or (version or 0) < SCHEMA_VERSION:
+        _set_apart(value, version or 0, theirs)
     if early and isinstance(value["reward"], float) and not math.isfinite(value["reward"]):
         value["reward"] = None
     if early or not _is_usual(value):
@@ -238,26 +237,14 @@ def _is_usual(value: dict[str, Any]) -> bool:
     )
 
 
-def _set_apart(value: dict[str, Any], version: int) -> None:
+def _set_apart(value: dict[str, Any], version: int, theirs: dict[str, Any]) -> None:
     """Move a task's fields of which the names have become the record's own to `task_fields`, in place."""
     newer = [name for since, names in _NEW_NAMES.items() if version < since for name in names if name in value]
-    theirs = {name: value.pop(name) for name in newer}
+    theirs |= {name: value.pop(name) for name in newer}
     if version < 2 and "dataset" in value and not isinstance(value["dataset"], str):
         theirs["dataset"] = value.pop("dataset")
     if theirs and isinstance(fields := value.get("task_fields", {}), dict):
         value["task_fields"] = {**fields, **theirs}
-
-
-def _read_nemo_gyms(value: dict[str, Any]) -> None:
-    """Give a record of NeMo Gym's our names, in place: it has its two numbers and its faults under others."""
-    repeat_index = value.pop("_ng_rollout_index", 0)
-    value["rollout_id"] = {"task_index": value.pop("_ng_task_index"), "repeat_index": repeat_index}
-    kind, reason = value.pop("failure_kind", None), value.pop("failure_reason", None)
-    if value.pop("mask_sample", False) or value.get("reward", 0.0) is None:
-        kind = kind if kind in FAILURE_KINDS else "verifier_error"
-        phase = "verify" if kind in _VERIFIERS_KINDS else None
-        value |= {"outcome": "masked", "reward": None, "failure_kind": kind, "error_phase": phase}
-        value |= {"error": str(reason or kind), "traceback": None, "schema_version": SCHEMA_VERSION}
 
 
 def is_early(record: Any) -> bool:

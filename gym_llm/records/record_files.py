@@ -9,6 +9,7 @@ from typing import TypeVar
 from gym_llm.data.files.jsonl import filled_lines
 from gym_llm.data.files.reading import is_compressed, read_lines
 from gym_llm.errors import DataError
+from gym_llm.records.nemo_records import number_by_line
 from gym_llm.records.record import read_record
 from gym_llm.types import Rollout
 from gym_llm.utils.json_codec import loads
@@ -80,4 +81,5 @@ def numbered_records(
             if not line.endswith(b"\n") and is_torn(line):
                 return
             raise DataError(f"{path}, line {number} {problem}: {error}.") from None
+        number_by_line(record, number)
         yield number, line, record

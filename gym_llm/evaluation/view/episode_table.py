@@ -10,6 +10,8 @@ from typing import Any, NamedTuple
 
 import orjson
 
+from gym_llm.records.nemo_records import UNNUMBERED
+
 OUTCOMES = ("scored", "truncated", "masked", "unreadable")
 """By the number in the column `outcome`."""
 
@@ -105,6 +107,8 @@ class EpisodeTable:
             self._rows += len(rows)
 
     def _values(self, n: int, row: EpisodeRow, width: int) -> list[Any]:
+        if row.task == UNNUMBERED and not row.env_id:
+            row = row._replace(task=n)
         values: list[Any] = [n, *row[:-1], *[None] * width]
         for name, value in row.fields:
             if (place := self._places.get(name)) is not None:

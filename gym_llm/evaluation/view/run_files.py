@@ -11,6 +11,7 @@ from typing import Any
 import orjson
 
 from gym_llm.errors import UsageError
+from gym_llm.records.nemo_records import is_nemo_record
 from gym_llm.utils.json_codec import loads
 from gym_llm.utils.text import printable
 
@@ -92,5 +93,5 @@ def _is_of_rollouts(path: Path) -> bool | None:
     with suppress(OSError, ValueError), open(path, "rb") as file:
         line = file.readline(_LONGEST_FIRST_LINE)
         first = loads(line)
-        return isinstance(first, dict) and ("_ng_task_index" in first or {"rollout_id", "reward"} <= first.keys())
+        return is_nemo_record(first) or {"rollout_id", "reward"} <= first.keys()
     return None

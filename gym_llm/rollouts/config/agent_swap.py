@@ -33,8 +33,8 @@ def swap_agents(values: dict[str, Any], places: dict[str, str]) -> None:
     """Play the agent whose resources server is open in the place of all others; changes both arguments.
 
     Raises:
-        ConfigError: If there are several such agents, no other agent, or a name is taken, or if a resources server
-            does not allow its agent or model.
+        ConfigError: If there are several such agents, a name is taken, or a resources server does not allow its agent
+            or model.
     """
     agents = list(_agents(values))
     sources = [agent for agent in agents if agent.resources == "???"]
@@ -51,7 +51,7 @@ def swap_agents(values: dict[str, Any], places: dict[str, str]) -> None:
             reference["name"] = renamed.get(str(reference.get("name")), reference.get("name"))
     models = [(agent, model) for agent in _agents(values) if (model := _model_type(values, agent))]
     _check_allowed(values, models, "allowed_model_types")
-    sections = {agent.section for agent in _agents(values)}
+    sections = {agent.section for agent in _agents(values) if "entrypoint" in agent.values}
     for key, reference in _agents_of_environments(values):
         if reference.get("name") not in sections | {"???"}:
             raise ConfigError(f"{key}.name must be an agent, got {reference.get('name')}.")

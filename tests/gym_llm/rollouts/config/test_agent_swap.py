@@ -13,14 +13,14 @@ from gym_llm.rollouts.config.agent_swap import swap_agents
 from gym_llm.rollouts.config.load import NEMO_OPTIONS
 
 OPEN = """
-hermes: {responses_api_agents: {hermes_agent: {resources_server: {type: resources_servers, name: '???'}, steps: 3}}}
+hermes: {responses_api_agents: {hermes_agent: {resources_server: {type: resources_servers, name: '???'}, entrypoint: a}}}
 """
 WEATHER = """
 policy: {responses_api_models: {openai_model: {}}}
 weather: {resources_servers: {example_single_tool_call: {}}}
 weather_simple_agent:
   responses_api_agents:
-    simple_agent: {resources_server: {name: weather}, model_server: {name: policy}, datasets: [1], own: 2}
+    simple_agent: {resources_server: {name: weather}, model_server: {name: policy}, datasets: [1], entrypoint: b}
 served: {environment_servers: {legacy_agent: {agent_server: {name: weather_simple_agent}}}}
 """
 
@@ -35,7 +35,7 @@ def test_the_open_agent_takes_the_bindings_of_the_others() -> None:
     values = swapped(OPEN + WEATHER)
     assert "hermes" not in values and "weather_simple_agent" not in values
     bindings = {"resources_server": {"name": "weather"}, "model_server": {"name": "policy"}, "datasets": [1]}
-    assert values["weather_hermes_agent"] == {"responses_api_agents": {"hermes_agent": {"steps": 3, **bindings}}}
+    assert values["weather_hermes_agent"] == {"responses_api_agents": {"hermes_agent": {"entrypoint": "a", **bindings}}}
     assert values["served"]["environment_servers"]["legacy_agent"]["agent_server"] == {"name": "weather_hermes_agent"}
 
 
