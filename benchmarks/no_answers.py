@@ -3,9 +3,9 @@
     python benchmarks/no_answers.py                                        all verifiers, half an hour
     python benchmarks/no_answers.py gym_llm/MathVerify-v0 --tasks 20       one, with more tasks
 
-The answers: refusals, hedges, constants (0, 1, A, True, `10^{-40}`, ...) in every usual form, all options at once, the
-question, echoes of the prompt, option lists, and answers that are cut off. A judge always says no. A constant that is
-a task's right answer is not counted.
+The answers are refusals, hedges, constants (0, 1, A, True, `10^{-40}`, ...) in every usual form, and all options at once.
+They are also the question, echoes of the prompt, option lists, and answers that are cut off. A judge always says no. A
+constant that is a task's right answer is not counted.
 
 Prints a line for each verifier and paid answer. Prints one JSON line last: `paid` has the answers by verifier, with the
 numbers of tasks that paid them and that were played.

@@ -13,7 +13,8 @@ from gym_llm.rollouts.config.agent_swap import swap_agents
 from gym_llm.rollouts.config.load import NEMO_OPTIONS
 
 OPEN = """
-hermes: {responses_api_agents: {hermes_agent: {resources_server: {type: resources_servers, name: '???'}, entrypoint: a}}}
+hermes:
+  responses_api_agents: {hermes_agent: {resources_server: {type: resources_servers, name: '???'}, entrypoint: a}}
 """
 WEATHER = """
 policy: {responses_api_models: {openai_model: {}}}
