@@ -3,7 +3,7 @@
     python benchmarks/no_answers.py                                        all verifiers, half an hour
     python benchmarks/no_answers.py gym_llm/MathVerify-v0 --tasks 20       one, with more tasks
 
-The answers are refusals, hedges, constants (0, 1, A, True, `10^{-40}`, ...) in every usual form, and all options at once.
+The answers are refusals, hedges, constants (0, 1, A, True, `10^{-40}`, ...) in every usual form, and all options.
 They are also the question, echoes of the prompt, option lists, and answers that are cut off. A judge always says no. A
 constant that is a task's right answer is not counted.
 
