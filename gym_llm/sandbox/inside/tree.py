@@ -12,14 +12,18 @@ import os
 import shutil
 import stat
 import tarfile
-from typing import Iterator, Tuple  # noqa: UP035 (evaluated, on Python 3.9 too)
+from typing import Any, Iterator, Tuple  # noqa: UP035 (evaluated, on Python 3.9 too)
 
 OPAQUE = "user.overlay.opaque"
 LINK = -1
 _HEADER = "GYM_LLM.opaque"
 _LEVEL = 1  # of compression
-_MOST_LINKS = 40
-_MOST_FILES = 2_000_000
+_MOST_LINKS, _MOST_STEPS = 40, 5_000  # of one path
+_MOST_FILES = 2_000_000  # and folders
+_DEEPEST = 128  # folders in each other, of an image
+_NAME_BYTES = 1 << 28  # of all files together
+HEADER_BYTES = 1 << 20  # of one file
+_FOLDER_BYTES = 4096
 _GONE, _EMPTIED = ".wh.", ".wh..wh..opq"
 _BLOCK = 1 << 16
 _ZEROS = bytes(_BLOCK)
@@ -30,6 +34,42 @@ called `.wh.NAME` and `.wh..wh..opq`, as in an image's layers, and carried out."
 
 class TooLarge(ValueError):
     """A tree has more bytes than it may."""
+
+
+class Member(tarfile.TarInfo):
+    """A member of an archive, of which no header takes much memory: long names, PAX headers and maps of holes.
+
+    `tarfile` reads headers of any size into memory. They compress well: three megabytes become gigabytes.
+    """
+
+    @classmethod
+    def fromtarfile(cls, archive: Any) -> Member:
+        """Read the next member. A header may have others before it, which share the budget."""
+        source = archive.fileobj
+        if isinstance(source, _Budget):
+            return super().fromtarfile(archive)
+        archive.fileobj = _Budget(source)
+        try:
+            member = super().fromtarfile(archive)
+        finally:
+            archive.fileobj = source
+        if member.size < 0 or len(archive.pax_headers) > HEADER_BYTES >> 9:
+            raise ValueError(f"{member.name[:200]!r} has an invalid size, or the archive too many headers")
+        return member
+
+
+class _Budget:
+    """A file of which headers are read."""
+
+    def __init__(self, file: Any) -> None:
+        self._file, self._left = file, HEADER_BYTES
+        self.tell = file.tell
+
+    def read(self, size: int) -> bytes:
+        self._left -= size
+        if not 0 <= size <= size + self._left:
+            raise TooLarge(f"a file in it has headers of more than {HEADER_BYTES} bytes")
+        return self._file.read(size)
 
 
 def pack(folder: str, limit: int) -> bytes:
@@ -103,7 +143,7 @@ def unpack(data: bytes, folder: str, limit: int = 1 << 40, whiteouts: str = KEPT
         ValueError: If the archive is invalid, or a name leads out of the folder.
     """
     try:
-        archive = tarfile.open(fileobj=io.BytesIO(data))
+        archive = tarfile.open(fileobj=io.BytesIO(data), tarinfo=Member)
     except tarfile.TarError as error:
         raise ValueError(f"no archive: {error}") from None
     with archive:
@@ -111,7 +151,7 @@ def unpack(data: bytes, folder: str, limit: int = 1 << 40, whiteouts: str = KEPT
 
 
 def unpack_members(archive: tarfile.TarFile, folder: str, limit: int, whiteouts: str = KEPT) -> int:
-    """Unpack an open archive, as `unpack` does; it may be a stream, which is read once.
+    """Unpack an open archive of `Member`s, as `unpack` does; it may be a stream, which is read once.
 
     Whiteouts remove what was there before the archive, never what is in it, in either order.
 
@@ -120,17 +160,24 @@ def unpack_members(archive: tarfile.TarFile, folder: str, limit: int, whiteouts:
     """
     folders: list[tuple[str, int]] = []
     made: set[str] = set()
-    total = 0
-    for count, member in enumerate(archive):
+    emptied: set[str] = set()
+    total = count = names = 0
+    while (member := archive.next()) is not None:
+        archive.members.clear()  # or it keeps all of them
         parts = inner_parts(member.name)
+        if len(parts) > _DEEPEST and whiteouts != KEPT:
+            raise TooLarge(f"{member.name[:200]!r} is more than {_DEEPEST} folders deep")
         path = os.path.join(resolve(folder, parts[:-1]), *parts[-1:])
-        total += member.size if member.isreg() else 0
-        if total > limit or count > _MOST_FILES:
+        missing = _make_folders(os.path.dirname(path)) if parts else 0
+        total += missing * _FOLDER_BYTES
+        if member.isreg() or member.type not in tarfile.SUPPORTED_TYPES:  # what is not supported is read past
+            total += member.size
+        count += 1 + missing
+        names += (1 + missing) * (len(path) - len(folder))
+        if total > limit or count > _MOST_FILES or names > _NAME_BYTES:
             raise TooLarge(f"its files have more than {limit} bytes, or are more than {_MOST_FILES}")
-        if parts:
-            os.makedirs(os.path.dirname(path), exist_ok=True)
         if whiteouts == NAMES and parts and parts[-1].startswith(_GONE):
-            _hide(path, made)
+            _hide(path, made, emptied)
             continue
         if member.isdir():
             if os.path.islink(path):
@@ -142,7 +189,7 @@ def unpack_members(archive: tarfile.TarFile, folder: str, limit: int, whiteouts:
                 if whiteouts == KEPT:
                     os.setxattr(path, OPAQUE, b"y")
                 else:
-                    _empty(path, made)
+                    _empty(path, made, emptied)
             os.chmod(path, 0o700)
             folders.append((path, member.mode))
         elif parts:
@@ -157,20 +204,33 @@ def unpack_members(archive: tarfile.TarFile, folder: str, limit: int, whiteouts:
     return total
 
 
-def _hide(path: str, made: set[str]) -> None:
+def _make_folders(path: str) -> int:
+    """Make a folder and those that it is in; return how many were missing."""
+    missing = []
+    while not os.path.isdir(path):
+        missing.append(path)
+        path = os.path.dirname(path)
+    for folder in reversed(missing):
+        os.mkdir(folder)
+    return len(missing)
+
+
+def _hide(path: str, made: set[str], emptied: set[str]) -> None:
     parent, name = os.path.split(path)
     if name == _EMPTIED:
-        _empty(parent, made)
+        _empty(parent, made, emptied)
     elif name[len(_GONE) :] not in ("", ".", ".."):
         path = os.path.join(parent, name[len(_GONE) :])
         if path not in made:
             remove(path)
         elif os.path.isdir(path) and not os.path.islink(path):
-            _empty(path, made)
+            _empty(path, made, emptied)
 
 
-def _empty(folder: str, made: set[str]) -> None:
-    left = [folder]
+def _empty(folder: str, made: set[str], emptied: set[str]) -> None:
+    """Remove what was in a folder before; there is nothing left of that the second time."""
+    left = [] if folder in emptied else [folder]
+    emptied.add(folder)
     while left:
         parent = left.pop()
         for name in os.listdir(parent):
@@ -231,9 +291,12 @@ def resolve(folder: str, parts: list[str]) -> str:
     """
     done: list[str] = []
     left = parts[::-1]
-    links = 0
+    links = steps = 0
     while left:
         part = left.pop()
+        steps += 1
+        if steps > _MOST_STEPS:
+            raise ValueError(f"{'/'.join(parts)[:200]!r} leads through too many folders")
         if part in ("", "."):
             continue
         if part == "..":

@@ -25,6 +25,7 @@ from gym_llm.utils.extras import install
 NO_IMAGE = (
     *(tarfile.TarError, OSError, EOFError, zlib.error, lzma.LZMAError),
     *(ValueError, KeyError, TypeError, AttributeError, IndexError, RecursionError),  # of an invalid document
+    *(OverflowError, MemoryError),  # of numbers and sizes in it
 )
 """Errors raised for damaged or unrecognised archives."""
 _DOCUMENT_BYTES = 16 << 20
@@ -52,9 +53,9 @@ def unpack_image(source: str, root: str, limit: int, stopped: threading.Event | 
         NO_IMAGE: If the source is not an image.
         Stopped: If it is stopped.
     """
-    with _blobs(source, stopped) as blob:
+    with _blobs(source, limit, stopped) as blob:
         if blob is None:
-            with _open(source, stopped) as file, tarfile.open(fileobj=file, mode="r|*") as archive:
+            with _open(source, stopped) as file, tarfile.open(fileobj=file, mode="r|*", tarinfo=tree.Member) as archive:
                 tree.unpack_members(archive, root, limit, tree.CARRIED_OUT)
             return {}
         layers, config = _layers(blob)
@@ -69,6 +70,8 @@ def reason(error: Exception) -> str:
     """Return what is wrong with an image, of one of `NO_IMAGE`, without a full stop."""
     if isinstance(error, RecursionError):
         return "a document in it is nested too deeply"
+    if isinstance(error, MemoryError):
+        return "it needs more memory than there is"
     if isinstance(error, (TypeError, AttributeError, IndexError)):
         return f"a document in it is invalid ({error})"
     return f"it has no {error}" if isinstance(error, KeyError) else str(error).rstrip(".")
@@ -81,18 +84,20 @@ def is_layout(folder: str) -> bool:
 
 
 @contextlib.contextmanager
-def _blobs(source: str, stopped: threading.Event | None) -> Iterator[_Blob | None]:
+def _blobs(source: str, limit: int, stopped: threading.Event | None) -> Iterator[_Blob | None]:
     """Return a reader of the files of an image archive or layout, by name; None for any other tar."""
     if os.path.isdir(source):
         yield lambda name: _open(str(Path(source, *tree.inner_parts(name))), stopped)
         return
-    with _open(source, stopped) as opened, tarfile.open(fileobj=opened) as archive:
+    with _open(source, stopped) as opened, tarfile.open(fileobj=opened, tarinfo=tree.Member) as archive:
         first = archive.next()
         names = set()
         for _ in range(10_000):  # an image archive has few members, a root file system many
             if first is None:
                 break
             names.add(first.name.removeprefix("./"))
+            if first.offset_data + first.size > limit + tree.HEADER_BYTES:
+                raise tree.TooLarge(f"its files have more than {limit} bytes")
             first = archive.next()
         if first is not None or not names & {"oci-layout", "manifest.json"}:
             yield None
@@ -203,10 +208,10 @@ def _open_layer(file: IO[bytes], name: str) -> tarfile.TarFile:
     magic = file.read(4)
     file.seek(0)
     if magic == b"\x28\xb5\x2f\xfd":
-        return tarfile.open(fileobj=cast(IO[bytes], _Zstandard(file, name)), mode="r|")
-    if magic[:2] == b"\x1f\x8b":
-        return tarfile.open(fileobj=gzip.GzipFile(fileobj=file), mode="r|")
-    return tarfile.open(fileobj=file, mode="r|")
+        file = cast(IO[bytes], _Zstandard(file, name))
+    elif magic[:2] == b"\x1f\x8b":
+        file = gzip.GzipFile(fileobj=file)  # type: ignore[assignment]
+    return tarfile.open(fileobj=file, mode="r|", tarinfo=tree.Member)
 
 
 class _Zstandard:

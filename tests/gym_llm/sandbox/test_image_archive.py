@@ -3,17 +3,22 @@
 import gzip
 import json
 import os
+import shutil
 import stat
 import tarfile
+import time
+import tracemalloc
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
+import zstandard
 from image_files import COMPRESSIONS, docker_save, folder, layer, link, member, oci_layout, write
 
 from gym_llm.errors import UsageError
 from gym_llm.sandbox.inside import tree
-from gym_llm.sandbox.machines.image_archive import unpack_image
+from gym_llm.sandbox.machines.image_archive import NO_IMAGE, reason, unpack_image
 from gym_llm.sandbox.machines.rootfs import ImageCache
 
 
@@ -162,6 +167,78 @@ def test_an_image_that_grows_too_large_is_refused_before_it_is_there(tmp_path: P
     (tmp_path / "root").mkdir()
     with pytest.raises(ValueError, match="its files have more than 400 bytes"):
         unpack_image(source, str(tmp_path / "root"), 1000)
+
+
+def _header(kind: bytes, size: int, name: str = "x", mode: int = 0o644) -> bytes:
+    info = tarfile.TarInfo(name)
+    info.type, info.size, info.mode = kind, size, mode
+    return info.tobuf(tarfile.GNU_FORMAT)
+
+
+def _record(text: str) -> bytes:
+    length = len(text) + 2
+    length += len(str(length + len(str(length))))
+    return f"{length} {text}\n".encode()
+
+
+def _pax(*records: bytes, kind: bytes = tarfile.XHDTYPE) -> bytes:
+    data = b"".join(records)
+    return _header(kind, len(data)) + data + bytes(-len(data) % 512)
+
+
+_HUGE = 100 << 20
+_FILE = _header(tarfile.REGTYPE, 0)
+_MAP = bytearray(_header(tarfile.GNUTYPE_SPARSE, 1))
+_MAP[482] = 1  # more of the map follows
+_BOMBS: dict[str, Callable[[], bytes]] = {
+    "pax header": lambda: _header(tarfile.XHDTYPE, _HUGE) + bytes(_HUGE) + _FILE,
+    "global header": lambda: _header(tarfile.XGLTYPE, _HUGE) + bytes(_HUGE) + _FILE,
+    "long name": lambda: _header(tarfile.GNUTYPE_LONGNAME, _HUGE) + b"a" * _HUGE + _FILE,
+    "long link": lambda: _header(tarfile.GNUTYPE_LONGLINK, _HUGE) + b"a" * _HUGE + _FILE,
+    "many global headers": lambda: (
+        b"".join(_pax(_record(f"key{i:06}={'v' * 300}"), kind=b"g") for i in range(9000)) + _FILE
+    ),
+    "headers of headers": lambda: (_header(tarfile.GNUTYPE_LONGNAME, 2) + b"aa".ljust(512, b"\0")) * 5000 + _FILE,
+    "map of holes": lambda: bytes(_MAP) + (b"0" * 11 + b"\0") * 42 + (bytes(504) + b"\1" + bytes(7)) * 200_000,
+    "numbers of holes": lambda: (
+        _pax(_record("GNU.sparse.major=1"), _record("GNU.sparse.minor=0"))
+        + _header(tarfile.REGTYPE, _HUGE)
+        + b"9" * _HUGE
+    ),
+    "deep folders": lambda: b"".join(_pax(_record(f"path={i:02}/{'d/' * 1900}x")) + _FILE for i in range(35)),
+    "folders": lambda: b"".join(_header(tarfile.REGTYPE, 0, f"{i:04}/" + "d/" * 40 + "x") for i in range(5000)),
+    "negative size": lambda: _header(tarfile.REGTYPE, -512) + _FILE,
+    "negative size in a pax header": lambda: _pax(_record("size=-5120")) + _FILE,
+    "data of an unknown kind": lambda: _header(b"Z", 1 << 40),
+    "infinite time": lambda: _pax(_record("mtime=inf")) + _FILE,
+    "no time": lambda: _pax(_record("mtime=nan")) + _FILE,
+    "late time": lambda: _pax(_record("mtime=1e300")) + _FILE,
+    "links of links": lambda: (
+        b"".join(
+            _pax(_record(f"linkpath={'a/../' * 700}l{i + 1}")) + _header(tarfile.SYMTYPE, 0, f"l{i}") for i in range(39)
+        )
+        + b"".join(_header(tarfile.REGTYPE, 0, f"l0/{i}") for i in range(2000))
+    ),
+}
+
+
+@pytest.mark.parametrize("name", _BOMBS)
+def test_an_image_that_expands_in_memory_or_never_ends_is_refused_by_a_sentence(name: str, tmp_path: Path):
+    data = zstandard.ZstdCompressor().compress(_BOMBS[name]())
+    source = write(tmp_path / "bomb.tar", docker_save([data]))
+    (tmp_path / "root").mkdir()
+    tracemalloc.start()
+    begun = time.process_time()
+    with pytest.raises(NO_IMAGE) as refused:
+        unpack_image(source, str(tmp_path / "root"), 20 << 20)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert reason(refused.value) and peak < 30 << 20 and time.process_time() - begun < 20
+    shutil.rmtree(tmp_path / "root")
+
+
+def test_memory_that_is_missing_is_a_sentence() -> None:
+    assert reason(MemoryError()) == "it needs more memory than there is"
 
 
 def _damaged() -> dict[str, tuple[dict[str, bytes], str]]:
