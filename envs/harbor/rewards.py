@@ -27,8 +27,10 @@ async def read_rewards(machine: Machine, said: str) -> dict[str, float]:
         said: The end of its output, for the message.
 
     Raises:
-        RewardFileError: If there is no reward file, or it is empty, cannot be read, or has no finite numbers.
+        RewardFileError: If there is no reward file, it is empty, cannot be read, has no finite numbers, or there are
+            two that differ.
     """
+    left: list[dict[str, float]] = []
     for name, parse in (("reward.json", _from_json), ("reward.txt", _from_text)):
         data = await machine.download(f"{VERIFIER_LOGS}/{name}", _BYTES)
         if data is None:
@@ -41,7 +43,11 @@ async def read_rewards(machine: Machine, said: str) -> dict[str, float]:
             raise RewardFileError(f"The verifier's {name} cannot be read: {error}.") from None
         if not rewards or not all(map(math.isfinite, rewards.values())):
             raise RewardFileError(f"The verifier's {name} has no rewards, or one that is not finite.")
-        return rewards
+        left.append(rewards)
+    if len(left) == 2 and not math.isclose(one_reward(left[0]), one_reward(left[1]), rel_tol=1e-4, abs_tol=1e-6):
+        raise RewardFileError("The verifier's reward.json and reward.txt differ: one may be the model's own.")
+    if left:
+        return left[0]
     raise RewardFileError(f"The verifier left neither reward.json nor reward.txt. It ended with: {said[-500:]!r}.")
 
 

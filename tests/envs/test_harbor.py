@@ -88,7 +88,11 @@ def test_time_that_is_used_up_ends_commands_not_the_episode(cache: str, tmp_path
     ("test", "reward"),
     [
         ("echo 0.25 > /logs/verifier/reward.txt; exit 1", 0.25),
-        ('echo 0 > /logs/verifier/reward.txt; echo \'{"reward": 1, "x": 0}\' > /logs/verifier/reward.json', 1.0),
+        ('echo 0 > /logs/verifier/reward.txt; echo \'{"reward": 1, "x": 0}\' > /logs/verifier/reward.json', "differ"),
+        ('echo 1 > /logs/verifier/reward.txt; echo \'{"a": 0.5, "b": 1}\' > /logs/verifier/reward.json', "differ"),
+        ('echo 0.75 > /logs/verifier/reward.txt; echo \'{"a": 0.5, "b": 1}\' > /logs/verifier/reward.json', 0.75),
+        ("echo 0.3333 > /logs/verifier/reward.txt; echo '{\"reward\": 0.33333}' > /logs/verifier/reward.json", 0.33333),
+        ("echo > /logs/verifier/reward.txt; echo '{\"reward\": 1}' > /logs/verifier/reward.json", "empty reward.txt"),
         ('echo \'{"a": 1, "b": 0}\' > /logs/verifier/reward.json', 0.5),
         ("true", "neither reward.json nor reward.txt"),
         ("touch /logs/verifier/reward.txt", "empty reward.txt"),

@@ -17,7 +17,7 @@ import stat
 import time
 from typing import Any, Callable, NoReturn  # noqa: UP035 (Python 3.9)
 
-from . import framing, kernel, program, resident, seccomp, supervisor, tree
+from . import framing, kernel, program, resident, seccomp, startup_files, supervisor, tree
 from .command import Command
 
 IMAGE, ROOT = "/image", "/machine"
@@ -171,13 +171,15 @@ class _Machine:
         return {}, []
 
     def verify(self, header: dict[str, Any], pieces: list[bytes]) -> framing.Message:
-        """Make ready for a verifier: nothing runs, there is room, and the shell is that of the image."""
+        """Make ready for a verifier: nothing runs, there is room, and shell and settings are those of the image."""
         self.kill(header, pieces)
         size = f"size={self.storage + _VERIFIER_BYTES},nr_inodes={_INODES + 50_000}"
         kernel.mount("tmpfs", _SCRATCH, kernel.REMOUNT | kernel.NOSUID | kernel.NODEV, size)
         originals = [(path, self._original(path)) for path in _PRISTINE]
         links = {one: os.readlink(f"{IMAGE}/{one}") for one in os.listdir(IMAGE) if os.path.islink(f"{IMAGE}/{one}")}
         wanted = [one for one in header["remove"] if one != "/"]
+        is_host = any(name == "usr" for _, name in self.settings["mounts"])
+        startup = startup_files.read(IMAGE) if is_host and wanted else None  # a build of an image removes nothing
 
         def prepare() -> bytes:
             for name, target in links.items():  # /bin, /lib64: where the image has them lead
@@ -192,6 +194,8 @@ class _Machine:
                     with open(path, "xb") as file:
                         file.write(original)
                     os.chmod(path, 0o755)
+            if startup is not None:
+                startup_files.put_back(startup)
             return b""
 
         self._apart(prepare)

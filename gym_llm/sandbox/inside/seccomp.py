@@ -47,8 +47,9 @@ _DENIED: _Numbers = {
     "msgget": (68, 186), "msgsnd": (69, 189), "semget": (64, 190), "mq_open": (240, 180),
     "vmsplice": (278, 75), "ioprio_set": (251, 30),
     "memfd_create": (319, 279), "memfd_secret": (447, 447),
-    "landlock_create_ruleset": (444, 444), "listmount": (458, 458), "statmount": (457, 457),
+    "listmount": (458, 458), "statmount": (457, 457),
 }  # fmt: skip
+_LANDLOCK: _Numbers = {"landlock_create_ruleset": (444, 444)}
 _ABSENT: _Numbers = {  # answered as unknown, so that C libraries fall back
     "io_uring_setup": (425, 425), "io_uring_enter": (426, 426), "io_uring_register": (427, 427), "clone3": (435, 435),
 }  # fmt: skip
@@ -123,6 +124,8 @@ def calls_filter(loopback: bool, *, fakes: bool = False) -> bytes:
     for number in numbers(_FCNTL):
         refused = (_SET_LEASE, _NOTIFY, _SET_PIPE_SIZE)
         code += _argument(number, 1, [(_EQUAL, command, _error(errno.EPERM)) for command in refused])
+    for number in [] if fakes else numbers(_LANDLOCK):  # in a machine, tests restrict the programs that they test
+        code += _if(_EQUAL, number, _error(errno.EPERM))
     for number in [] if fakes else numbers(_LOCK):  # a machine's files are its own
         code += _if(_EQUAL, number, _error(0))
     for number in [] if loopback else numbers(_MESSAGES):

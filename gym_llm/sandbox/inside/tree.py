@@ -163,7 +163,7 @@ def unpack_members(archive: tarfile.TarFile, folder: str, limit: int, whiteouts:
     emptied: set[str] = set()
     total = count = names = 0
     while (member := archive.next()) is not None:
-        archive.members.clear()  # or it keeps all of them
+        archive.members.clear()  # type: ignore[attr-defined] # or it keeps all of them
         parts = inner_parts(member.name)
         if len(parts) > _DEEPEST and whiteouts != KEPT:
             raise TooLarge(f"{member.name[:200]!r} is more than {_DEEPEST} folders deep")

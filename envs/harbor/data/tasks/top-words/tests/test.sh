@@ -2,7 +2,7 @@
 # Reward 1 if the script is right on every text; `texts_right` says on how many it is.
 right=0
 check() {
-    found=$(timeout 20 bash /app/top.sh 2> /dev/null < "$1")
+    found=$(timeout 20 python3 -I /tests/apart.py /tmp bash /app/top.sh 2> /dev/null < "$1")
     [ "$found" = "$2" ] && right=$((right + 1)) || echo "$1: $found"
 }
 check /app/text.txt $'the 5\na 3\nand 2\ncat 2\nday 2'
