@@ -125,7 +125,7 @@ def _filled(row: Row, place: str) -> str:
 @cache
 def _place(text: str) -> tuple[str, list[tuple[str, str]]]:
     """A template's column, and the steps on it."""
-    column, *steps = _split(text, "|")
+    column, *steps = _split(text, "|") or [""]
     return column, [_step(step) for step in steps]
 
 
@@ -167,7 +167,7 @@ def _split(text: str, mark: str) -> list[str]:
 
 def _pair(text: str) -> tuple[str, str]:
     source, equals, field = text.rpartition("=")
-    if not (equals and source and field):
+    if not (equals and _split(source, "|") and field):
         raise UsageError(f"The mapping's part {text!r} is not COLUMN=FIELD, e.g. question=input.")
     return source, field
 

@@ -31,6 +31,7 @@ from gym_llm.sandbox.machines.image_names import REGISTRIES
 from gym_llm.sandbox.machines.machine import BubblewrapMachine, ExecResult, MachineLimits, MachineProblem
 from gym_llm.sandbox.machines.machine_place import MachinePlace
 from gym_llm.sandbox.machines.machine_pool import Machines
+from gym_llm.sandbox.machines.rootfs import cache_folder
 from gym_llm.types import Item, Row
 
 _OWN = str(Path(__file__).with_name("data") / "tasks")
@@ -143,6 +144,7 @@ class Harbor(VerifierEnv):
         config = self.config
         if config.backend == "bubblewrap":
             bubblewrap_path()
+            cache_folder(config.cache)
         self.limits = MachineLimits(cpus=config.cpus, memory_mb=config.memory_mb, storage_mb=config.storage_mb)
         self.made_from = config.model_dump(include={"backend", "images", "registries", "cache", "build_network"})
 

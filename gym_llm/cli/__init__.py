@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import os
 import sys
+import sysconfig
 import traceback
 from collections.abc import Sequence
 from typing import Annotated
 
 import typer
+from gymnasium.error import UnregisteredEnv
 from typer.main import get_command
 
 from gym_llm.cli import (
@@ -101,6 +104,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     Returns:
         Exit code: 0, 1 if every episode failed, 2 for wrong arguments, data or engines, 130 when interrupted.
     """
+    if not _open_streams():
+        return 2
     for stream in (sys.stdout, sys.stderr):
         stream.reconfigure(errors="replace")  # type: ignore[union-attr] # a terminal that cannot show ± shows ?
     argv = [*(sys.argv[1:] if argv is None else argv)]
@@ -120,6 +125,25 @@ def main(argv: Sequence[str] | None = None) -> int:
             return 1
 
 
+def _open_streams() -> bool:
+    """Open the standard streams that the shell closed (`<&-`); say so if it is standard output."""
+    is_closed = sys.stdout is None
+    for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
+        if getattr(sys, name) is None:
+            setattr(sys, name, open(os.devnull, mode))  # noqa: SIM115 (open until the process ends)
+    if is_closed:
+        print("gym-llm: Standard output is closed: redirect it, for example to /dev/null.", file=sys.stderr)
+    return not is_closed
+
+
+def _is_own(error: BaseException) -> bool:
+    """Whether this package made the call that failed, not the file of an author."""
+    files = [frame.filename for frame in traceback.extract_tb(error.__traceback__)]
+    library = sysconfig.get_path("stdlib") + os.sep
+    callers = [file for file in files if not file.startswith((library, "<")) or "site-packages" in file]
+    return bool(callers) and callers[-1].startswith(os.path.dirname(os.path.dirname(__file__)) + os.sep)
+
+
 def _run(argv: Sequence[str]) -> int:
     try:
         check_limits()
@@ -128,8 +152,14 @@ def _run(argv: Sequence[str]) -> int:
         if message := wrong_arguments(error):
             print(message, file=sys.stderr)
         return 2
-    except (CallerError, EngineUnavailable, RayUnavailable, SandboxUnavailable) as error:
+    except (CallerError, EngineUnavailable, RayUnavailable, SandboxUnavailable, UnregisteredEnv) as error:
         print(f"gym-llm: {printable(str(error))}", file=sys.stderr)  # it may quote a server or a file
+        return 2
+    except OSError as error:
+        if not _is_own(error):
+            raise
+        place = f": {error.filename}" if error.filename else ""
+        print(f"gym-llm: {error.strerror or error}{printable(place)}.", file=sys.stderr)
         return 2
     except typer.Abort as abort:
         if abort.__cause__:  # Typer treats every EOFError as the end of the input

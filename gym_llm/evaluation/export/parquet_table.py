@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from gym_llm.data.files.atomic import replacing, replacing_folder
-from gym_llm.errors import UsageError
+from gym_llm.errors import DataError, UsageError
 from gym_llm.evaluation.export.record_conversation import conversation
 from gym_llm.records.record import OWN_NAMES
 from gym_llm.types import Rollout
@@ -124,4 +124,8 @@ def _write_rows(rows: Iterator[dict[str, Any]], output: Path) -> None:
     schema = _schema(pyarrow)
     with replacing(output) as file, pyarrow.parquet.ParquetWriter(file, schema, compression="zstd") as writer:
         while group := list(islice(rows, _GROUP_ROWS)):
-            writer.write_table(pyarrow.Table.from_pylist(group, schema=schema))
+            try:
+                table = pyarrow.Table.from_pylist(group, schema=schema)
+            except (pyarrow.ArrowException, OverflowError) as error:  # a name that is a number, for example
+                raise DataError(f"A record does not fit the columns of the table: {error}.") from None
+            writer.write_table(table)

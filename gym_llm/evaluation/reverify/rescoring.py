@@ -186,7 +186,11 @@ def _prepared(verifier: VerifierEnv, index: int, row: Row) -> PreparedTask:
 
 
 def with_ids(record: Rollout) -> Rollout:
-    """Return a record whose items have their token ids, for hooks that look at them."""
+    """Return a record whose items have their token ids, for hooks that look at them.
+
+    Raises:
+        NotFromItems: If its spans are not in its trajectory.
+    """
     response: Any = record["response"]
     for item in response["output"]:
         if SPAN in item:
@@ -195,7 +199,12 @@ def with_ids(record: Rollout) -> Rollout:
         return record
     items = [{**item} if SPAN in item else item for item in response["output"]]
     copy: Any = {"response": {**response, "output": items}, "trajectory": record.get("trajectory")}
-    return with_copies(copy)
+    try:
+        return with_copies(copy)
+    except DataError as error:
+        number = record["rollout_id"]
+        name = f"task {number['task_index']}, repeat {number['repeat_index']}"
+        raise NotFromItems(f"The record of {name} is invalid: {error}.") from None
 
 
 def _was_truncated(record: Rollout, last_turn: list[Item], response: Mapping[str, Any]) -> bool:

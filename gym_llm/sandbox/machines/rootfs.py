@@ -60,6 +60,21 @@ class Image:
     user: str = "root"
 
 
+def cache_folder(folder: str | None) -> Path:
+    """Return the folder of a cache of images, made if it is missing; None for the one in the user's cache.
+
+    Raises:
+        UsageError: If it cannot be made.
+    """
+    base = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
+    path = Path(folder) if folder is not None else base / "gym_llm" / "machines"
+    try:
+        path.mkdir(parents=True, exist_ok=True, mode=0o700)
+    except OSError as error:
+        raise UsageError(f"The cache {path} must be a folder: {error.strerror}. Set XDG_CACHE_HOME.") from None
+    return path
+
+
 class ImageCache:
     """A folder with unpacked images and what Dockerfiles made, each by a hash of what it was made from.
 
@@ -72,8 +87,7 @@ class ImageCache:
     """
 
     def __init__(self, folder: str | None = None, *, limit: int = 20 * _GIGA) -> None:
-        base = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
-        self.folder = Path(folder) if folder is not None else base / "gym_llm" / "machines"
+        self.folder = cache_folder(folder)
         self.limit = limit
         self._held: dict[str, IO[bytes]] = {}
         self._folders: dict[str, str] = {}
@@ -210,7 +224,7 @@ class ImageCache:
 
     def _hold(self, identity: str, stopped: threading.Event | None) -> tuple[Path, IO[bytes]]:
         name = hashlib.sha256(f"{os.geteuid()} {identity}".encode()).hexdigest()[:32]
-        self.folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+        cache_folder(str(self.folder))
         if name not in self._held:
             self._held[name] = open(self.folder / f"{name}.lock", "ab")  # noqa: SIM115 (held)
         take_lock(self._held[name], fcntl.LOCK_SH, stopped)

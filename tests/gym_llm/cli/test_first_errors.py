@@ -1,5 +1,8 @@
 """What a first command meets when a name, an engine or the tasks are not there: one sentence with the way on."""
 
+import json
+import shlex
+import subprocess
 import sys
 
 import pytest
@@ -93,3 +96,67 @@ def test_neither_does_collect(tmp_path, monkeypatch):
     (tmp_path / "taskless_game.py").write_text(QUIZ)
     with pytest.raises(DataError, match="no tasks of its own"):
         collect("./taskless_game.py", "random")
+
+
+_RECORD = {
+    "responses_create_params": {"input": "1+1"},
+    "expected_answer": "2",
+    "response": {"output": [{"type": "message", "role": "assistant", "content": [], "trajectory_span": 1}]},
+    "rollout_id": {"task_index": 0, "repeat_index": 0},
+    **{"env_id": "gym_llm/Arithmetic-v0", "outcome": "completed", "reward": 0.0, "trajectory": None},
+    **{"terminated": True, "truncated": False, "info": {}, "failure_kind": None, "error": None},
+}
+_CALL = {"type": "function_call", "name": 5, "arguments": 7, "call_id": 1}
+_ROLLOUT = "rollout", "gym_llm/MathVerify-v0", "--engine", "constant:1", "--output", "out.jsonl"
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        *((*_ROLLOUT, "--tasks", "rows.csv", "--map", text) for text in ("|=x", "|", "|number=x", "=x", "q=", "x", "")),
+        *((*_ROLLOUT, "--tasks", "rows.csv", "--map", text) for text in ("{|}=input", "{}=input", "{q|}=input")),
+        (*_ROLLOUT[:-1], "file/out.jsonl", "--tasks", "rows.jsonl"),
+        ("reverify", "span.jsonl", "--env", "gym_llm/Arithmetic-v0"),
+        ("reverify", "folder", "--env", "gym_llm/Arithmetic-v0"),
+        ("export", "call.jsonl", "--to", "parquet", "--output", "out.parquet"),
+        ("export", "span.jsonl", "--to", "hf", "--output", "file/out"),
+        ("filter", "call.jsonl", "--output", "file/out.jsonl"),
+        ("chaos", "gym_llm/Nothing-v0"),
+        ("env", "init", "good", "--dir", "file"),
+        ("list", "--format", "markdown", "--into", "folder"),
+        ("rollout", "gym_llm/Harbor-v0", "--engine", "constant:1", "--limit", "1", "--output", "out.jsonl"),
+    ],
+)
+def test_whatever_is_wrong_with_an_argument_is_one_sentence(refused, monkeypatch, tmp_path, arguments):
+    (tmp_path / "rows.csv").write_text("q,a\n1+1?,2\n")
+    (tmp_path / "rows.jsonl").write_text('{"responses_create_params": {"input": "1+1"}, "expected_answer": "2"}\n')
+    (tmp_path / "file").write_text("")
+    (tmp_path / "folder").mkdir()
+    (tmp_path / "span.jsonl").write_text(json.dumps(_RECORD))
+    (tmp_path / "call.jsonl").write_text(json.dumps({**_RECORD, "response": {"output": [_CALL]}}))
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "file"))
+    assert refused(*arguments).startswith("gym-llm: ")
+
+
+@pytest.mark.parametrize(
+    ("redirection", "code", "said"),
+    [
+        (">&-", 2, "Standard output is closed"),
+        ("> /dev/full", 2, "No space left"),
+        ("2>&-", 0, ""),
+        ("<&-", 0, ""),
+        ("> /dev/null 2>&- <&-", 0, ""),
+    ],
+)
+def test_a_stream_that_the_shell_closed_is_a_sentence_or_nothing(redirection, code, said):
+    command = f"{shlex.quote(sys.executable)} -m gym_llm.cli list {redirection}"
+    done = subprocess.run(["bash", "-c", command], capture_output=True, text=True, timeout=60, check=False)
+    assert done.returncode == code and said in done.stderr and done.stderr.count("\n") == bool(said)
+
+
+def test_an_author_s_file_error_keeps_its_traceback(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    source = QUIZ.replace("    def verify", "    def __init__(self, **k):\n        open('nowhere')\n\n    def verify")
+    (tmp_path / "vf_quiz.py").write_text(source)
+    with pytest.raises(FileNotFoundError):
+        main(["rollout", "vf_quiz.py", "--engine", "constant:1", "--limit", "1"])
