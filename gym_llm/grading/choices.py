@@ -31,6 +31,7 @@ _AROUND = " \t.,;:!*_\"'“”`"
 _LEAD = re.compile(
     r"""(?:(?:(?:it['’]s|that['’]s|i['’]d|i['’]ll|so|thus|therefore|hence|then|finally|overall|i|we|would|will|think
     |believe|choose|chose|select|selected|pick|say|go|with|that|my|our|the|correct|right|best|final|most|likely|probably
+    |definitely|certainly|clearly|obviously|simply|only
     |closest|answer|option|choice|letter|alternative|statement|is|be|it|this|must|should)\b|=>|->|→)[\s,:]*+)*+""",
     re.IGNORECASE | re.VERBOSE,
 )
@@ -45,7 +46,11 @@ _ANOTHER = re.compile(
 )
 _ARTICLE = re.compile(r"\s+(?!(?:and|or|nor)\b)[a-z]")
 _VERB = re.compile(r"[)\]*_]*\s+(?:is|was|has|does|would|cannot|can)\b")
-_UNSURE = re.compile(r"[\s*_)\].,;]*(?:n?or\b|and\b(?!\snot\b)|&|/|\?)|[^.!]{0,400}\?\s*$", re.I)
+_UNSURE = re.compile(
+    r"[\s*_()\].,;]*(?:n?or\b|and\b(?!\snot\b)|&|/|\?|(?:maybe|perhaps|possibly|alternatively|also)\b[^.]{0,30}\b(?-i:[A-Z])\b)"
+    r"|[^.!]{0,400}\?\s*$",
+    re.I,
+)
 _DENIED = re.compile(
     r"[\s*_)\].,:]*(?:(?:is|are|was|would be|seems|looks)\s(?:definitely\s|clearly\s|certainly\s|also\s)?"
     r"(?:not|wrong|incorrect|false|impossible|unlikely|excluded|eliminated|out)\b|(?:is|was|does|ca|could|do)n['’]t\b"
@@ -159,7 +164,7 @@ def read_choice(
     if texts and (letter := options.named(said)) is not None:
         return letter
     lead = _LEAD.match(said)
-    for start in {0, lead.end() if lead else 0}:
+    for start in dict.fromkeys((0, lead.end() if lead else 0)):
         rest = said[start:]
         if start and texts and (letter := options.named(rest)) is not None:
             return letter

@@ -34,6 +34,7 @@ All of the above| Don't know| Cannot say| Can't tell| Depends| C'est la vie| D�
 A guess| D-glucose| C-H bond| D. melanogaster| B-cell| B cells| C major| A:B = 3:2| A(t) = e^{-t}| A = 5| B_2| B^2
 C6H12O6| B2| B is wrong| B is not right| (B) is incorrect| B isn't it| B cannot be| B?| Is it B?| B. red| B: red
 (B) blue| {"b":{"b":| "b": 1| ["B", "C"]| F| (E)| ...| ?| I refuse| 0| 1
+B (or C)| B (and C)| B, maybe C| B; alternatively, (C)| B, possibly also C| B, or maybe C| B, A
 A \to B| A \cup B| \neg B| P(B)| \frac{B}{2}| f(B)| B'| \mathrm{D}\text{-glucose}| B_{2}
 """.strip()
     .replace("\n", "| ")
@@ -65,6 +66,8 @@ SPECIES = Options.read([{"A": "E. coli"}, {"B": "Drosophila melanogaster"}, {"C"
         ("(b)", "B", None),
         ("I'd go with B", "B", "B"),
         ("It’s B", "B", "B"),
+        ("Definitely B.", "B", "B"),
+        ("Hence option (B) is correct", "B", "B"),
         ("B ✅", "B", "B"),
         ("B (90 % sure)", "B", "B"),
         ("b) green", "B", None),
