@@ -44,6 +44,7 @@ class Child:
 
     def _carry_out(self, request: Any) -> Any:
         if request["op"] == "samples":
+            room.see_folder()
             return _listed(room.load(self._name).samples(request["arguments"]))
         number = request["play"]
         if request["op"] == "open":

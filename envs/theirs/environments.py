@@ -8,13 +8,21 @@ import os
 import shutil
 import subprocess
 import sys
+import threading
+import time
+from collections import deque
+from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 from gym_llm.envs.theirs.frameworks import Framework
 from gym_llm.errors import SandboxUnavailable
+from gym_llm.utils.text import printable
 
 _FOLDER = "GYM_LLM_THEIRS"
 _INSTALL_SECONDS = 1_800
+_SAID_SECONDS = 10.0
+_KEPT_LINES = 50
 
 
 def folder() -> Path:
@@ -25,7 +33,8 @@ def folder() -> Path:
 
 def home_of(framework: Framework) -> Path:
     """Return the folder of a framework's environment, made or not."""
-    lock = repr((framework.packages, sys.version_info[:2], *filter(None, (framework.options, framework.pythons))))
+    packages, only = framework.installed_packages, filter(None, (framework.options, framework.pythons))
+    lock = repr((packages, sys.version_info[:2], *only))
     return folder() / f"{framework.name}-{hashlib.sha256(lock.encode()).hexdigest()[:12]}"
 
 
@@ -51,7 +60,8 @@ def python_of(framework: Framework) -> Path:
 
 
 def _make(framework: Framework, home: Path) -> None:
-    print(f"Installing {', '.join(framework.packages)} in {home}, once.", file=sys.stderr, flush=True)
+    began = time.monotonic()
+    print(f"Installing {', '.join(framework.installed_packages)} in {home}, once.", file=sys.stderr, flush=True)
     shutil.rmtree(home, ignore_errors=True)
     made = home.with_suffix(".new")
     shutil.rmtree(made, ignore_errors=True)
@@ -59,13 +69,14 @@ def _make(framework: Framework, home: Path) -> None:
         if uv := shutil.which("uv"):
             version = _interpreter(framework) or framework.pythons[0]  # uv knows where to get one
             _run([uv, "venv", "--quiet", "--python", version, "--relocatable", str(made)])
-            command = [uv, "pip", "install", "--quiet", "--python", str(made / "bin" / "python")]
+            command = [uv, "pip", "install", "--python", str(made / "bin" / "python")]
         else:
             _run([_interpreter(framework) or f"python{framework.pythons[0]}", "-m", "venv", str(made)])
-            command = [str(made / "bin" / "python"), "-m", "pip", "install", "--quiet"]
-        if framework.packages:
-            _run([*command, *framework.options, *framework.packages])
+            command = [str(made / "bin" / "python"), "-m", "pip", "install", "--progress-bar", "off"]
+        if framework.installed_packages:
+            _run([*command, *framework.options, *framework.installed_packages])
         made.rename(home)  # its scripts name the old folder, but only its interpreter is used
+        print(f"Installed in {time.monotonic() - began:.0f} s.", file=sys.stderr, flush=True)
     finally:
         shutil.rmtree(made, ignore_errors=True)
 
@@ -83,12 +94,32 @@ def _interpreter(framework: Framework) -> str | None:
 
 
 def _run(command: list[str]) -> None:
+    """Run an installer; what it does is printed every few seconds, for as long as it takes."""
     try:
-        done = subprocess.run(command, capture_output=True, text=True, timeout=_INSTALL_SECONDS, check=False)
+        pipes: dict[str, Any] = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT}
+        process = subprocess.Popen(command, text=True, errors="replace", **pipes)
     except FileNotFoundError:
         raise SandboxUnavailable(f"{command[0]} is not installed, and the framework needs it.") from None
-    except subprocess.TimeoutExpired:
-        raise SandboxUnavailable(f"{command[-1]} took longer than {_INSTALL_SECONDS} s to install.") from None
-    if done.returncode:
-        said = [line for line in (done.stderr or done.stdout).strip().splitlines() if "WARNING" not in line]
-        raise SandboxUnavailable(f"{command[-1]} cannot be installed: {said[-1] if said else 'no reason was given'}")
+    said: deque[str] = deque(maxlen=_KEPT_LINES)
+    began = time.monotonic()
+    assert process.stdout is not None
+    reader = threading.Thread(target=said.extend, args=(filter(_says_something, process.stdout),), daemon=True)
+    reader.start()
+    while process.poll() is None:
+        with suppress(subprocess.TimeoutExpired):
+            process.wait(_SAID_SECONDS)
+            break
+        seconds = time.monotonic() - began
+        if seconds > _INSTALL_SECONDS:
+            process.kill()
+            raise SandboxUnavailable(f"{command[-1]} took longer than {_INSTALL_SECONDS} s to install.")
+        doing = f": {printable(said[-1].strip())[:100]}" if said else ""
+        print(f"  {seconds:.0f} s{doing}", file=sys.stderr, flush=True)
+    reader.join(1.0)
+    if process.returncode:
+        why = printable(said[-1].strip()) if said else "no reason was given"
+        raise SandboxUnavailable(f"{command[-1]} cannot be installed: {why}")
+
+
+def _says_something(line: str) -> bool:
+    return bool(line.strip()) and "WARNING" not in line and not line.startswith("[notice]")

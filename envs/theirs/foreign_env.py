@@ -80,6 +80,7 @@ class ForeignEnv(VerifierEnv[ForeignTask, Table]):
     Args:
         where: `"here"` in this process, or `"process"` in a child that has the framework's packages. None: here if they
             are installed and can live beside ours, else in a child. Its environment is made on demand.
+        extra_packages: What pip installs into that environment besides, such as `["my-vf-env==1.2"]`.
         step_seconds: How long a step may take in a child, or where the framework is async.
         **kwargs: The framework's own arguments, and those of every `VerifierEnv`.
 
@@ -100,6 +101,7 @@ class ForeignEnv(VerifierEnv[ForeignTask, Table]):
         """Arguments of every framework."""
 
         where: Literal["here", "process"] | None = None
+        extra_packages: list[str] = []
         step_seconds: Seconds = 60.0
 
     config: Config
@@ -108,10 +110,13 @@ class ForeignEnv(VerifierEnv[ForeignTask, Table]):
         super().__init__(tasks, **arguments)
         self._own = {name: value for name, value in self.config if name not in self.shared_arguments}
         framework = self.framework
+        if self.config.extra_packages and self.config.where == "here":
+            raise ValueError("extra_packages go into a process of its own: leave where='here' out.")
         getattr(load(framework.name), "check", lambda _: None)(self._own)
         if served := self._served(self._own):
             HubFolder.read(served["folder"])
-        self._is_here = framework.plays_here(self._own) if self.config.where is None else self.config.where == "here"
+        is_free = self.config.where is None and not self.config.extra_packages
+        self._is_here = framework.plays_here(self._own) if is_free else self.config.where == "here"
         if self._is_here and not framework.is_installed:
             packages = " ".join(f"'{package}'" for package in framework.packages)
             raise DependencyNotInstalled(
@@ -126,7 +131,8 @@ class ForeignEnv(VerifierEnv[ForeignTask, Table]):
         if self._lists_samples:
             self._lists_samples = False
             own = {name: value for name, value in self._own.items() if name not in self.framework.engines}
-            listed = samples_of(self.framework, own, is_here=self._is_here, seconds=self.config.step_seconds)
+            framework = self.framework if self._is_here else self.framework.with_packages(self.config.extra_packages)
+            listed = samples_of(framework, own, is_here=self._is_here, seconds=self.config.step_seconds)
             if (samples := wait(listed)) is not None:
                 self._tasks = RowTasks.from_rows([self.row([], **sample) for sample in samples], self.task_kind())
         return self._tasks
@@ -245,13 +251,13 @@ class ForeignEnv(VerifierEnv[ForeignTask, Table]):
         return turn
 
     def _processes(self, arguments: dict[str, Any]) -> PeerProcess:
-        framework = self.framework.with_arguments(arguments)
+        framework = self.framework.with_arguments(arguments).with_packages(self.config.extra_packages)
 
         async def make() -> PeerProcess:
             python = await asyncio.to_thread(python_of, framework)
             return PeerProcess(framework.name, python, self.config.step_seconds)
 
-        key = ("theirs", framework.name, framework.packages, self.config.step_seconds)
+        key = ("theirs", framework.name, framework.installed_packages, self.config.step_seconds)
         found: PeerProcess = wait(self.shared(key, make))
         return found
 

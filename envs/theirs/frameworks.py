@@ -28,6 +28,7 @@ class Framework:
         options: Options of the installer besides.
         pythons: Versions of Python that it runs on, the best first; () for this one.
         engines: Its arguments that an engine may play, and the seat of each.
+        extra_packages: What the user adds to its packages.
         lists_moves: Whether its games can say which moves are legal, so that opponents may move at random.
     """
 
@@ -43,6 +44,7 @@ class Framework:
     pythons: tuple[str, ...] = ()
     engines: Mapping[str, int] = field(default_factory=dict)
     lists_moves: bool = True
+    extra_packages: tuple[str, ...] = ()
 
     @property
     def is_installed(self) -> bool:
@@ -63,6 +65,15 @@ class Framework:
         """
         packages = getattr(load(self.name), "packages", None)
         return self if packages is None else replace(self, packages=packages(arguments))
+
+    def with_packages(self, extra: list[str]) -> Framework:
+        """Return the framework with more packages in its environment of Python."""
+        return replace(self, extra_packages=tuple(extra)) if extra else self
+
+    @property
+    def installed_packages(self) -> tuple[str, ...]:
+        """Return all that pip installs."""
+        return (*self.packages, *self.extra_packages)
 
 
 @cache

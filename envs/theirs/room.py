@@ -42,6 +42,7 @@ from __future__ import annotations
 
 import importlib.util
 import inspect
+import os
 import random
 import sys
 from pathlib import Path
@@ -67,6 +68,12 @@ def _imported(name: str, path: Path) -> Any:
     module = sys.modules[name] = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
     return module
+
+
+def see_folder() -> None:
+    """Let Python find modules of the current folder, after all others: a child's path has its own folder instead."""
+    if (here := os.getcwd()) not in sys.path:
+        sys.path.append(here)
 
 
 class GlobalRandom:
@@ -111,6 +118,7 @@ class Play:
     @classmethod
     def of(cls, name: str, arguments: dict[str, Any], *, recording: bool = False) -> Play:
         """Make an environment of a framework."""
+        see_folder()
         peer = load(name).Peer(**arguments)
         peer.recording = recording
         return cls(peer)

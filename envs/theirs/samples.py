@@ -9,7 +9,7 @@ from typing import Any
 from gym_llm.envs.theirs.environments import python_of
 from gym_llm.envs.theirs.frameworks import Framework
 from gym_llm.envs.theirs.peer_process import PeerProcess
-from gym_llm.envs.theirs.room import load
+from gym_llm.envs.theirs.room import load, see_folder
 from gym_llm.errors import UsageError
 from gym_llm.utils.json_codec import dumps
 
@@ -33,7 +33,7 @@ async def samples_of(
     Raises:
         UsageError: If the list cannot be read, or is empty.
     """
-    key = (framework.name, is_here, dumps(arguments))
+    key = (framework.name, is_here, dumps([arguments, framework.extra_packages]))
     if key not in _listed:
         try:
             samples = await (_here(framework, arguments) if is_here else _apart(framework, arguments, seconds))
@@ -47,6 +47,7 @@ async def samples_of(
 
 
 async def _here(framework: Framework, arguments: dict[str, Any]) -> Any:
+    see_folder()
     samples = load(framework.name).samples(arguments)
     return await samples if inspect.isawaitable(samples) else samples
 

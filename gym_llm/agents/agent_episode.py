@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
@@ -53,6 +54,7 @@ class AgentEpisode:
         folder: A folder for the episode's files, empty at first; it is removed at the end.
         has_submitted: Whether the agent has answered since it was last started.
         said: The end of a program's standard error, for errors.
+        on_first_call: Called once, before the agent's next call of the model.
     """
 
     def __init__(
@@ -72,6 +74,7 @@ class AgentEpisode:
         self.mcp_url, self.tools_url = addresses.mcp_url, addresses.tools_url
         self.has_submitted = False
         self.said = ""
+        self.on_first_call: Callable[[], None] | None = None
 
     @property
     def request(self) -> Request:
@@ -105,6 +108,14 @@ class AgentEpisode:
             EngineError: If it cannot answer.
         """
         return await self._ask(request)
+
+    async def before_call(self) -> None:
+        """Note that the agent calls the model."""
+        if self.on_first_call is not None:
+            await asyncio.sleep(0)  # what it printed before is in its pipe, which the loop reads in this round
+            noted, self.on_first_call = self.on_first_call, None
+            if noted is not None:
+                noted()
 
     async def call_tool(self, name: str, arguments: dict[str, Any] | str) -> str:
         """Call a tool of the environment. Calls that are made at once (`asyncio.gather`) are one turn.

@@ -90,6 +90,10 @@ class RunningProgram(asyncio.SubprocessProtocol):
         """The end of what it has written there so far."""
         return self._stderr.decode(errors="replace")
 
+    def forget_stdout(self) -> None:
+        """Forget what it has printed so far."""
+        self._stdout.clear()
+
     async def end(self) -> None:
         """End what is left of it: with SIGTERM and two seconds for its first process, with SIGKILL for all others."""
         if self._transport is None:

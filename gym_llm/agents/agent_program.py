@@ -29,7 +29,8 @@ class Program:
     - The environment's tools over MCP at `GYM_LLM_MCP_URL`, and over plain HTTP at `GYM_LLM_TOOLS_URL`. The latter also
       accepts answers.
 
-    If the program submits no answer, its standard output is the answer.
+    If the program submits no answer, its standard output is the answer. What it prints before it first calls the model
+    does not count: libraries print banners when they are imported.
 
     Args:
         command: The program and its arguments.
@@ -93,6 +94,8 @@ class Program:
             inherited = {name: inherited[name] for name in ("NO_PROXY", "no_proxy")}
         (folder / "stdin").write_bytes(launch.stdin)
         program = RunningProgram(key)
+        episode.on_first_call = program.forget_stdout
+        inherited.setdefault("PYTHONUNBUFFERED", "1")  # else all that is printed comes at the end
         try:
             with (folder / "stdin").open("rb") as stdin:
                 await program.start(

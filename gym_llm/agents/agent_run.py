@@ -69,6 +69,7 @@ class AgentRun:
         self._acted_after: list[Sample | None] = []
         self._mailbox = AgentMailbox(request, self._missing)
         self.episode = AgentEpisode(self._mailbox, session.call, lambda: model.unmade, addresses, self._make_folder)
+        model.before_call = self.episode.before_call
 
     async def begin(self) -> ResponseDict:
         """Start the agent, and wait for what it does first; raises as `AgentEngine.respond`."""

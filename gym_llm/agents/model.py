@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Awaitable, Callable
 from typing import Any, cast
 
 from gym_llm.engines.engine import Engine
@@ -22,6 +23,7 @@ class EpisodeModel(Engine):
         calls: The number of answered calls.
         last: The latest answer.
         unmade: The tool calls in it that the agent has not made yet.
+        before_call: Awaited before each call.
         full: Why the latest call could not be answered at all (`gym_llm.engines.engine_response.FULL`); None if it was.
     """
 
@@ -31,6 +33,7 @@ class EpisodeModel(Engine):
         self.calls = 0
         self.last: ResponseDict | None = None
         self.unmade: list[Item] = []
+        self.before_call: Callable[[], Awaitable[None]] | None = None
         self.full: str | None = None
         self._engine = engine
         self._failed: dict[bytes, EngineError] = {}
@@ -38,6 +41,8 @@ class EpisodeModel(Engine):
 
     async def respond(self, request: Request, *, episode_id: str = "") -> ResponseDict:
         """Answer one call; see `Engine.respond`."""
+        if self.before_call is not None:
+            await self.before_call()
         try:
             response = await self._engine.respond(request, episode_id=episode_id)
         except EngineError as error:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -13,10 +14,11 @@ from testing import message
 
 from gym_llm import Run
 from gym_llm.core.registry.env_files import env_spec
+from gym_llm.envs.theirs import environments
 from gym_llm.envs.theirs.bridge import Bridge
 from gym_llm.envs.theirs.environments import home_of
 from gym_llm.envs.theirs.frameworks import frameworks
-from gym_llm.errors import UsageError
+from gym_llm.errors import SandboxUnavailable, UsageError
 from gym_llm.rollouts.plan import open_plan
 
 DEMOS = Path(__file__).parent / "theirs"
@@ -214,6 +216,33 @@ def test_a_list_that_cannot_be_read_is_refused_before_anything_is_played(demos: 
     needs("inspect")
     with pytest.raises(UsageError, match="no attribute 'nothing'"):
         open_plan("gym_llm/Inspect-v0", env_kwargs={"task": "inspect_demo:nothing"})
+
+
+def test_an_installation_says_what_it_does_and_why_it_fails(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(environments, "_SAID_SECONDS", 0.1)
+    code = "import time; print('Collecting x', flush=True); time.sleep({}); print('WARNING: old'); {}"
+    environments._run([sys.executable, "-c", code.format(1, "")])
+    assert "s: Collecting x" in capsys.readouterr().err
+    with pytest.raises(SandboxUnavailable, match="cannot be installed: No matching distribution"):
+        environments._run([sys.executable, "-c", code.format(0, "raise SystemExit('No matching distribution')")])
+
+
+def test_more_packages_make_another_environment_of_python() -> None:
+    framework = frameworks()["verifiers"]
+    assert home_of(framework.with_packages([])) == home_of(framework) != home_of(framework.with_packages(["sympy"]))
+    env = gym.make("gym_llm/Gymnasium-v0", env="FrozenLake-v1", extra_packages=["sympy"]).unwrapped
+    assert not env._is_here  # type: ignore[attr-defined]
+    with pytest.raises(ValueError, match="where='here'"):
+        gym.make("gym_llm/Gymnasium-v0", env="FrozenLake-v1", extra_packages=["sympy"], where="here")
+
+
+def test_an_own_module_is_found_in_the_current_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    needs("verifiers")
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "vf_my.py").write_text((DEMOS / "demo_v0.py").read_text())
+    assert len(open_plan("gym_llm/Verifiers-v0", env_kwargs={"env": "vf-my"})) == 12
 
 
 def test_short_names_of_these_frameworks() -> None:

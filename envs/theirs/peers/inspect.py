@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import functools
 import json
-import os
-import sys
 from typing import Any
 
 ENV_ID = "gym_llm/Inspect-v0"
@@ -197,8 +195,6 @@ def _task(arguments: str) -> Any:
     if samples is not None:
         task = Task(dataset=MemoryDataset([Sample(**sample) for sample in samples]))
     elif function:
-        if (here := os.getcwd()) not in sys.path:  # a child's path has its own folder instead
-            sys.path.append(here)
         task = getattr(importlib.import_module(module), function)(**given)
     else:
         task = registry_create("task", name, **given)

@@ -77,6 +77,21 @@ def test_what_a_program_prints_is_its_answer(program: Any) -> None:
     assert counts(record) == (0, 0)
 
 
+@pytest.mark.parametrize(
+    ("printed", "expected"),
+    [("print('9')", "9"), ("print('nine: 9'); print('9')", "nine: 9\n9"), ("", "nine")],
+)
+def test_a_banner_before_the_first_call_of_the_model_is_no_answer(program: Any, printed: str, expected: str) -> None:
+    banner = "print('Thank you for using a library! ' * 9_000)"
+    asks = (
+        "import os, urllib.request as u; u.urlopen(u.Request(os.environ['OPENAI_BASE_URL'] + '/chat/completions', "
+        """b'{"model": "m", "messages": [{"role": "user", "content": "?"}]}', """
+        "{'Content-Type': 'application/json', 'Authorization': 'Bearer ' + os.environ['OPENAI_API_KEY']})).read()"
+    )
+    record = play(program("; ".join(filter(None, (banner, asks, printed)))))
+    assert text_of(record) == expected and counts(record)[0] == 1
+
+
 def test_a_program_is_told_its_task_and_where_to_ask(program: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("ANTHROPIC_AUTH_TOKEN", "another-account's-key-1234")
     monkeypatch.setenv("OPENAI_API_KEY", "sk-another-account-123456")
