@@ -200,7 +200,7 @@ def bubblewrapped_machine(
         *(part for place, path in enumerate(shown) for part in ("--ro-bind", path, machine_mount(place))),
         *(("--bind", listening, "/listening") if listening else ()),
         *("--ro-bind", str(INSIDE), f"{_MOUNTED}/inside", "--remount-ro", "/dev", "--remount-ro", "/"),
-        *("--chdir", "/", _place(mounts.python), "-I", "-S", "-c", code, json.dumps(settings)),
+        *("--chdir", "/", _place(mounts.python), "-IB", "-S", "-c", code, json.dumps(settings)),
     ]
     needed = [str(INSIDE), bubblewrap_path(), *mounts.shown, image, *shown, *([listening] if listening else [])]
     return without_root(command, needed, MACHINE_USER)
@@ -252,7 +252,7 @@ def _python(python: str, folder: str, mode: str, settings: dict[str, object]) ->
     )
     code += "first_process."
     code += "serve_one(settings)" if mode == "once" else f"serve({int(mode.split()[1])}, settings)"
-    return [python, "-I", "-S", "-c", code, json.dumps(settings)]
+    return [python, "-IB", "-S", "-c", code, json.dumps(settings)]
 
 
 @functools.cache
@@ -290,7 +290,7 @@ def without_root(command: list[str], needed: list[str], user: int | None = None)
         if (top := _closed_above(path)) is not None:
             hidden.setdefault(top, []).append(path)
     settings = json.dumps({"user": user, "hidden": hidden, "command": command})
-    return [sys.executable, "-I", "-S", "-c", _LAUNCH, str(INSIDE.parent), settings]
+    return [sys.executable, "-IB", "-S", "-c", _LAUNCH, str(INSIDE.parent), settings]
 
 
 _LAUNCH = (

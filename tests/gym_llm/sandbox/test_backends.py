@@ -2,13 +2,17 @@
 
 import asyncio
 import os
+import shutil
 import stat
+import subprocess
+import sys
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import TypeVar
 
 import pytest
 
+import gym_llm
 from gym_llm.errors import SandboxError, SandboxUnavailable
 from gym_llm.sandbox import Limits, PythonSession, Sandbox
 
@@ -134,3 +138,22 @@ def test_a_container_that_does_not_start_says_why(tmp_path: Path, monkeypatch: p
     monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
     with pytest.raises(SandboxError, match=r"A sandbox ended before it answered: no such image\."):
         within("docker", lambda sandbox: sandbox.python("1"))
+
+
+@pytest.mark.parametrize("backend", ["bubblewrap", "unsafe"])
+def test_a_run_writes_nothing_into_the_package(backend: str, tmp_path: Path):
+    shutil.copytree(Path(gym_llm.__file__).parent, tmp_path / "gym_llm", ignore=shutil.ignore_patterns("__pycache__"))
+    code = (
+        "import asyncio, sys; from gym_llm.errors import SandboxUnavailable; from gym_llm.sandbox import Sandbox\n"
+        "async def run():\n"
+        "    async with Sandbox(sys.argv[1]) as sandbox: return (await sandbox.python('print(6 * 7)')).text\n"
+        "try: print(asyncio.run(run()))\n"
+        "except SandboxUnavailable as error: print('unavailable', error)\n"
+    )
+    env = {**os.environ, "PYTHONPATH": str(tmp_path), "PYTHONDONTWRITEBYTECODE": "1"}
+    command = [sys.executable, "-c", code, backend]
+    said = subprocess.run(command, env=env, cwd=tmp_path, capture_output=True, text=True, check=True)
+    if said.stdout.startswith("unavailable"):
+        pytest.skip(said.stdout)
+    assert said.stdout == "42\n\n"
+    assert list((tmp_path / "gym_llm").rglob("__pycache__")) == []
