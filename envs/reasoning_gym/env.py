@@ -2,6 +2,8 @@ r"""ReasoningGym: the tasks and the scorers of the reasoning-gym library (NeMo G
 
 from __future__ import annotations
 
+import re
+from collections import deque
 from typing import Any
 
 import numpy as np
@@ -14,11 +16,12 @@ from gym_llm.core.compat import NemoCompatible
 from gym_llm.envs.reasoning_gym.names import dataset_names
 from gym_llm.errors import DataError, DeadlinePassed, WorkerDied
 from gym_llm.grading.answers import last_boxed
-from gym_llm.grading.extraction import last_tagged
+from gym_llm.grading.extraction import last_fence, last_tagged
 from gym_llm.types import Row
 from gym_llm.utils.json_codec import dumps
 from gym_llm.utils.text import did_you_mean
 
+_FINAL = re.compile(r"\bfinal answer(?:[ \t]+is)?[*_ \t]{0,9}(?::|\n)[*_ \t]{0,9}", re.IGNORECASE)
 ASK = "Write your final answer between <answer> and </answer>."
 
 
@@ -169,10 +172,23 @@ def _checked(composite: dict[str, Any]) -> dict[str, Any]:
 
 
 def _find(text: str) -> str:
-    for found in (last_tagged(text, "answer"), last_boxed(text)):
+    for found in (last_tagged(text, "answer"), last_boxed(text), _named(text)):
         if found is not None:
             return found.strip()
     return text.strip()
+
+
+def _named(text: str) -> str | None:
+    r"""Return the paragraph or the block after the last "final answer is", or None.
+
+    >>> _named("Adding.\n\nThe final answer is:\n1 2\n2 1\n\nI hope that helps.")
+    '1 2\n2 1'
+    """
+    markers = deque(_FINAL.finditer(text), maxlen=1)
+    rest = text[markers[0].end() :].strip() if markers else ""
+    if rest.startswith(("```", "~~~")):
+        return last_fence(rest, closed=False)
+    return rest.partition("\n\n")[0] or None
 
 
 def _find_as_nemo_gym(text: str) -> str:

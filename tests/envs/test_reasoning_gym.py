@@ -184,3 +184,21 @@ def test_all_datasets_are_known_and_others_refused() -> None:
 
 def test_recorded_episodes_score_as_recorded() -> None:
     assert replay_all("reasoning_gym")
+
+
+@pytest.mark.parametrize(
+    ("text", "answer"),
+    [
+        ("So.\nThe final answer is:\n1 2\n2 1", "1 2\n2 1"),
+        ("**Final Answer:**\n\n3   4\n4   3\n\nI hope that helps.", "3   4\n4   3"),
+        ("Final answer: 5\nThe final answer is: 6", "6"),
+        ("### Final Answer\n```\nU R\nR U\n```\nDone.", "U R\nR U"),
+        ("The final answer is: 4, <answer>5</answer>", "5"),
+        ("The final answer is: \\boxed{5}", "5"),
+        ("The final answer is", "The final answer is"),
+        ("A final answer is not known", "A final answer is not known"),
+        ("1 2\n\n2 1", "1 2\n\n2 1"),
+    ],
+)
+def test_without_tags_the_paragraph_that_is_named_counts(text: str, answer: str) -> None:
+    assert _find(text) == answer
