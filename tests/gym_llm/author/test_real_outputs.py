@@ -44,7 +44,7 @@ def written(path: Path, *rows: dict[str, Any]) -> str:
         (output("Answer: Oslo", 1.0), None),
         (output("Answer: Oslo", False), "rewarded more here"),
         (output("Answer: Bergen", True), "published as right, less here"),
-        (output("It is Oslo", True), "published as right, not read here"),
+        (output("It is\nOslo", True), "published as right, not read here"),
         (output("Answer: Oslo", 0.5), "rewarded more here"),
         (output([{"type": "message", "role": "assistant", "content": 3}], True), "the task or the answer is refused"),
         ({**output("Oslo", True), "task": {"expected_answer": 3}}, "the task or the answer is refused"),
