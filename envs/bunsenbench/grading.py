@@ -8,25 +8,23 @@ from __future__ import annotations
 import html
 import re
 import unicodedata
+from collections import deque
 from collections.abc import Iterator, Mapping
 from functools import lru_cache
 
+from gym_llm.grading.answer_lines import answer_statements
 from gym_llm.grading.answers import last_boxed
 from gym_llm.grading.choices import Options, read_choice
 
 _LONGEST_TEXT = 50_000
 _LONGEST = 2_000  # characters of a candidate: options are shorter
-_USUAL = 120  # the last characters, where the answer usually is
 _MOST = 64
 _MOST_SPELLED = 9  # characters of one spelled character, such as `&middot;`
-_MARKS = ("answer", "\\boxed", "<", "choose", "select")  # each sign below has one of them
+_MARKS = ("\\boxed", "<", "choose", "select")  # each sign below has one of them
 # For a text in lower case. Each alternative begins with a literal character, so that `re` skips the rest quickly.
 _SIGN = re.compile(
     r"<\s?(?P<tag>answer|choice|response|final[_-]answer)\b[^<>]*+>"
     r"|(?P<box>\\boxed\s{0,9}\{)"
-    r"|a(?<!\wa)nswer(?:\*\*)?\s{0,9}:\s*+"
-    r"|t(?<!\wt)he\s+(?:correct\s+)?answer\s+is[\s:]\s*+"
-    r"|m(?<!\wm)y\s+answer\s+is[\s:]\s*+"
     r"|i(?<!\wi)\s+(?:choose|select)[\s:]\s*+"
 )
 _OPTION_LIST = re.compile(r"</?\s?choices\b[^<>]*+>", re.IGNORECASE)
@@ -81,13 +79,14 @@ def chosen_letter(text: str, options: Mapping[str, str]) -> str | None:
     text = text[-_LONGEST_TEXT:]
     if (letter := _at_the_end(text, options)) is not None:
         return letter
+    candidates = [(each.start, each.text, not each.is_phrase) for each in answer_statements(text)]
     lowered = _lowered(text)
-    starts = (max(0, len(text) - _USUAL), 0) if any(mark in lowered for mark in _MARKS) else ()
-    for start in starts:
-        for candidate, is_final in _candidates(text, lowered, start):
-            letter = _letter(candidate, options)
-            if letter is not None or (is_final and candidate.strip()):
-                return letter
+    if any(mark in lowered for mark in _MARKS):
+        candidates = sorted([*candidates, *_signed(text, lowered)])
+    for _, candidate, is_final in reversed(candidates[-_MOST:]):
+        letter = _letter(candidate, options)
+        if letter is not None or (is_final and candidate.strip()):
+            return letter
     last_line = text.rstrip().rpartition("\n")[2]
     return _letter(last_line, options) or _letter(first_line, options)
 
@@ -116,23 +115,22 @@ def why_no_choice(text: str, *, refused: bool, cut_short: bool) -> str:
     return "format_violation"
 
 
-def _candidates(text: str, lowered: str, start: int) -> Iterator[tuple[str, bool]]:
-    """Yield the texts after the signs from `start` on, the last first, each with whether it is explicit."""
+def _signed(text: str, lowered: str) -> Iterator[tuple[int, str, bool]]:
+    """Yield where the text after each of the last signs begins, that text, and whether it is explicit."""
     lists = _option_lists(text)
-    for sign in list(_SIGN.finditer(lowered, start))[: -_MOST - 1 : -1]:
+    for sign in deque(_SIGN.finditer(lowered), _MOST):
         if tag := sign["tag"]:
             if tag.lower() == "choice" and _within(sign.start(), lists):
                 continue
             end = re.compile(rf"<\s?/\s?{tag}\s?>", re.IGNORECASE).search(text, sign.end(), sign.end() + _LONGEST)
             if end:
-                yield text[sign.end() : end.start()], True
+                yield sign.end(), text[sign.end() : end.start()], True
         elif sign["box"]:
             boxed = last_boxed(text[sign.start() : sign.start() + _LONGEST])
             if boxed is not None:
-                yield boxed, False
+                yield sign.end(), boxed, False
         else:
-            line = text[sign.end() : sign.end() + _LONGEST].partition("\n")[0]
-            yield line, sign[0].startswith("answer")
+            yield sign.end(), text[sign.end() : sign.end() + _LONGEST].partition("\n")[0], False
 
 
 def _at_the_end(text: str, options: Mapping[str, str]) -> str | None:
