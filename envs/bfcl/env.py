@@ -99,8 +99,10 @@ class BFCL(VerifierEnv):
 @cache
 def _warn(parser: str) -> None:
     """Warn once that answers have calls as text."""
-    advice = f"choose tool_call_parser={parser!r}" if parser else "choose a tool_call_parser of the model's format"
-    gym.logger.warn(f"An answer has call-like text that no parser has read: {advice} (unread_calls counts them).")
+    gym.logger.warn(
+        "An answer has a call that no parser has read (unread_calls counts them): "
+        f"choose --tool-call-parser {parser or 'for this form'}."
+    )
 
 
 def _matched(task: BFCL.Task, calls: list[Call]) -> int:

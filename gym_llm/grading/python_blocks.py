@@ -124,8 +124,16 @@ def python_fragment(text: str, entry_point: str | None) -> str | None:
     pythons, others = _bodies(text)
     bodies = pythons or others
     name = re.escape(entry_point or "") or "(?!)"
+    definition = re.compile(rf"^(?:async[ \t]+)?(?:def|class)[ \t]+{name}\b", re.MULTILINE)
     use = re.compile(rf"^(?!async\b|def\b|class\b|@)(?:\S.*\W)?{name}\(|^>>> |^assert\b", re.MULTILINE)
-    return next((body for body in reversed(bodies) if not use.search(body)), bodies[-1] if bodies else None)
+    test = re.compile(r"^(?:async|def|class|import|from)\b", re.MULTILINE)
+    mention = re.compile(rf"\b{name}\(")
+    answers = (
+        body
+        for body in reversed(bodies)
+        if definition.search(body) or not (use.search(body) or (mention.search(body) and test.search(body)))
+    )
+    return next(answers, bodies[-1] if bodies else None)
 
 
 def _bodies(text: str) -> tuple[list[str], list[str]]:

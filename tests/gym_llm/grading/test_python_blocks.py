@@ -84,6 +84,14 @@ def test_without_an_entry_point_the_last_program_counts(blocks: list[str], code:
 def test_a_fragment_is_unchanged_and_no_use_of_the_function() -> None:
     assert python_fragment(answer("    return x", "assert f(1) == 1"), "f") == "    return x"
     assert python_fragment(answer("    return f(x - 1)"), "f") == "    return f(x - 1)"
+    for test in (
+        "def test():\n    assert f(1) == 1\ntest()",
+        "import a\nif a:\n    print(f(1))",
+        "x = f(1)",
+        ">>> f(1)",
+    ):
+        for code in ("    return x", "    return f(x - 1)", F, f"{F}\nprint(f(1))"):
+            assert python_fragment(answer("    return 0", code, test), "f") == code
     assert python_fragment("none", "f") is None is python_code("none", "f")
 
 
