@@ -39,7 +39,7 @@ _ALONE = re.compile(r"(['‘])?[\[({<\"“\s]*([A-Za-z])[\])}>\"”.,;:!\s*_]*(?
 _LETTER = re.compile(r"[\[({<\"'“\s]*([A-Za-z])(?![\w'’])(?:\s?([\])}>\"'”]))?")
 _END = re.compile(r"[\s.,;:!)\]*_]*")
 _SEPARATOR = re.compile(r"\s?[.:,;)\]](?=(\s)?)\s*|\s+[-–—]+\s+|\s?[–—]\s?|\s+|-")
-_JOINER = r"(?:[/|&,;+:=、，-]|\b(?:n?or|and|and/or|as\swell\sas|versus|vs)\b)"
+_JOINER = r"(?:[/|&,;+:=、，…–-]|\b(?:to|through)\b|\b(?:n?or|and|and/or|as\swell\sas|versus|vs)\b)"
 _ANOTHER = re.compile(
     rf"[\s*_)\].]*+({_JOINER}[\s,]*+(?:\b(?:and|or)\b)?)?[\s(\[*_\"']*+(?:(?:option|choice)\s)?([A-Za-z])(?![\w'’])",
     re.I,
@@ -65,6 +65,7 @@ _SENTENCE = re.compile(
     r"|[A-Z]\S*\s+\S+\s+\S",
 )
 _NEGATION = re.compile(r"\b(?:not|no|never|neither|nor|none|non|cannot|without|except|unless)\b|n['’]t\b", re.I)
+_BRACKETED = re.compile(r"(?<![\w(])\(?([A-Z])\)")
 _LABEL = re.compile(r"[\W_]*([a-z])[).:\]]")
 _NUMBER = re.compile(r"\d+(?:[.,]\d+)*")
 _SCALED = re.compile(r"\s*(?:[%/^*×·]|\\%|percent|hundred|thousand|million|billion|trillion|dozen)", re.I)
@@ -191,6 +192,8 @@ def _is_choice(letter: str, is_closed: bool, tail: str, options: Options, in_box
     agreement = options.agrees(letter.upper(), rest)
     if agreement is not None or brief:
         return bool(agreement) and (not brief or _comparable(rest) == options.form(letter.upper()))
+    if not options.texts and any(label != letter.upper() for label in _BRACKETED.findall(tail)):
+        return False  # all options in turn
     if is_closed:
         return True
     mark = separator[0].strip() if separator else "?"

@@ -34,6 +34,7 @@ All of the above| Don't know| Cannot say| Can't tell| Depends| C'est la vie| D�
 A guess| D-glucose| C-H bond| D. melanogaster| B-cell| B cells| C major| A:B = 3:2| A(t) = e^{-t}| A = 5| B_2| B^2
 C6H12O6| B2| B is wrong| B is not right| (B) is incorrect| B isn't it| B cannot be| B?| Is it B?| B. red| B: red
 (B) blue| {"b":{"b":| "b": 1| ["B", "C"]| F| (E)| ...| ?| I refuse| 0| 1
+B … D| (A) … (D)| (A)...(D)| A to D| (A) through (D)| A–D
 B (or C)| B (and C)| B, maybe C| B; alternatively, (C)| B, possibly also C| B, or maybe C| B, A
 A \to B| A \cup B| \neg B| P(B)| \frac{B}{2}| f(B)| B'| \mathrm{D}\text{-glucose}| B_{2}
 """.strip()
@@ -221,6 +222,7 @@ def test_the_last_statement_decides(text: str, stated: str | None, line: str | N
 
 def test_any_letter_can_be_chosen_where_no_options_are_known() -> None:
     assert (stated_choice("Answer: J", ANY_LETTER), boxed_choice(r"\boxed{(J)}", ANY_LETTER)) == ("J", "J")
+    assert stated_choice("Answer: (A) 12/1/1937 (B) 12/2/1937 (C) 12/3/1937", ANY_LETTER) is None
     assert (stated_choice("Answer: I do not know", ANY_LETTER), boxed_choice(r"\boxed{x}", ANY_LETTER)) == (None, None)
 
 
