@@ -25,6 +25,7 @@ WITHOUT = {
     "TicTacToe": "the other seat decides what a move earns",
     "BBQ": "a judge finds out what it says",
     "GenRMCompare": "a judge prefers it to the other answers of its group",
+    "Arena": "a judge prefers it to a baseline",
     "ArenaJudge": "a judge prefers it to a baseline",
     "ConversationalToolUse": "a judge grades a conversation for it",
     "HealthBench": "a judge has criteria for it",
