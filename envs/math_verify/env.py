@@ -14,14 +14,15 @@ from gym_llm import BaseTask, Episode, Metric, Verdict, VerifierEnv
 from gym_llm.concurrency.processes import check_settings, shared_pool
 from gym_llm.errors import DeadlinePassed, WorkerDied
 from gym_llm.grading.answers import strip_delimiters
+from gym_llm.grading.math_answers import MathAnswer, read_answer, verdict_without_algebra
 from gym_llm.types import Row
 from gym_llm.utils.extras import install
 
 
 class MathVerify(VerifierEnv):
-    r"""Answer a question of mathematics; the reward is 1.0 if math-verify finds the answer equal to the expected one.
+    r"""Answer a question of mathematics; the reward is 1.0 if the answer equals the expected one.
 
-    The library reads many forms: `\boxed{}`, other LaTeX, "the final answer is …". Details:
+    Many forms are read: `\boxed{}`, "the final answer is …", other LaTeX. An answer is read whole or not at all. Details:
     `extracted_answer` (the model's text, or None), `timed_out`, `math_verify_version`.
 
     Args:
@@ -59,6 +60,15 @@ class MathVerify(VerifierEnv):
 
         @field_validator("expected_answer")
         @classmethod
+        def _readable(cls, answer: str) -> str:
+            if strip_delimiters(answer) and answer.strip("$ ") and read_answer(strip_delimiters(answer)) is None:
+                raise ValueError(
+                    f"expected_answer {answer[:80]!r} cannot be read as mathematics: correct or remove the row"
+                )
+            return answer
+
+        @field_validator("expected_answer")
+        @classmethod
         def _not_empty(cls, answer: str) -> str:
             if not strip_delimiters(answer):
                 raise ValueError("expected_answer is empty")
@@ -70,6 +80,11 @@ class MathVerify(VerifierEnv):
         def gold(self) -> str:
             """The expected answer without delimiters."""
             return strip_delimiters(self.expected_answer)
+
+        @cached_property
+        def reading(self) -> MathAnswer | None:
+            """The expected answer as it is read; None if it cannot be."""
+            return read_answer(self.gold)
 
     def __init__(
         self,
@@ -95,13 +110,22 @@ class MathVerify(VerifierEnv):
 
     async def verify(self, task: Task, episode: Episode) -> Verdict:
         """Have a worker process compare the last message with the expected answer."""
-        pool = shared_pool(self.grader, deadline=self.deadline, workers=self.workers)
         correct, answer, timed_out = False, None, False
         try:
-            correct, answer = await pool.call((task.gold, episode.answer))
+            correct, answer = await self.grade(task, episode.answer)
         except DeadlinePassed as error:
             answer, timed_out = error.note, True
         except WorkerDied:
             pass  # what a model writes can exhaust a worker's memory or stack: no answer, but no failure of ours either
         details = {"extracted_answer": answer, "timed_out": timed_out, "math_verify_version": self.library_version}
         return Verdict(float(correct), details)
+
+    async def grade(self, task: Task, text: str) -> tuple[bool, str | None]:
+        """Return whether a text has the expected answer, and the answer in it; a worker does what needs algebra."""
+        if self.grader == MathVerify.grader and task.reading is not None:
+            correct, answer, _ = verdict_without_algebra(task.reading, text)
+            if correct is not None:
+                return correct, answer
+        pool = shared_pool(self.grader, deadline=self.deadline, workers=self.workers)
+        graded: tuple[bool, str | None] = await pool.call((task.gold, text))
+        return graded

@@ -11,6 +11,7 @@ import logging
 import os
 import re
 import time
+from types import ModuleType
 from typing import Any
 
 # SymPy remembers 1,000 results of each function, fewer than one long comparison makes: with more, one that took 8 s of
@@ -18,12 +19,16 @@ from typing import Any
 os.environ.setdefault("SYMPY_CACHE_SIZE", "100000")
 
 import math_verify.parser
+from latex2sympy2_extended.latex2sympy2 import NormalizationConfig
 from math_verify import ExprExtractionConfig, LatexExtractionConfig, parse, verify
 from sympy import Basic, Integer, Number, Rational, UnevaluatedExpr
 from sympy.core import random
 from sympy.core.cache import clear_cache
 
 from gym_llm.concurrency.worker_process import leave_note
+from gym_llm.envs.math_verify.comparison import is_equal, private_copy
+from gym_llm.grading.math_answers import compare_without_algebra, read_answer, verdict_without_algebra
+from gym_llm.grading.quantities import plain_symbols
 
 _GOLD = (LatexExtractionConfig(),)
 _LONG_SECONDS = 1.0
@@ -32,6 +37,8 @@ _PREDICTION = (ExprExtractionConfig(), LatexExtractionConfig())
 # The library parses a percentage as its number times this.
 _PERCENT = UnevaluatedExpr(Rational(1, 100))
 _VERSION = re.compile(r"(?<![\w.])\d+(?:\.\d+){2,}")
+_MENTION = re.compile(r"\\boxed\s*\{[^{}\\]*\}")
+_AS_WRITTEN = NormalizationConfig(basic_latex=True, boxed="none")
 _SHOWN = {0x2060: None, 0x2024: "."}
 
 # The library reports every text it cannot read.
@@ -68,8 +75,8 @@ math_verify.parser.parse_latex_cached = _parse_latex
 def grade(expected_and_text: tuple[str, str]) -> tuple[bool, str | None]:
     """Compare a model's text with the expected answer.
 
-    A percentage in the text counts by its value: 70% is 0.7, and not 70. Where the expected answer is a percentage, its
-    number counts, too. A version such as 3.5.0 is not a number.
+    What is in the last box is the answer; without a box, a number that the text says is its answer, else what
+    math-verify finds. An answer that cannot be read whole is wrong, whatever stands elsewhere.
 
     The library's own timeouts are off, because they do not stop a big-integer power; the worker's deadline does. They
     are 0, because math-verify 0.7 sets an alarm for None.
@@ -85,22 +92,46 @@ def grade(expected_and_text: tuple[str, str]) -> tuple[bool, str | None]:
         ValueError: If the expected answer cannot be read.
     """
     expected, text = expected_and_text
-    gold = _parse_gold(expected)
-    if not gold:
-        raise ValueError(f"math-verify cannot read the expected answer {expected!r}")
-    prediction = parse(_VERSION.sub(_hide_version, text), _PREDICTION, parsing_timeout=0)
-    prediction = [each.translate(_SHOWN) if isinstance(each, str) else each for each in prediction]
-    # The last entry is the answer as it was written; the ones before are SymPy's, whose text can take forever to make.
-    answer = prediction[-1] if prediction and isinstance(prediction[-1], str) else None
+    gold = read_answer(expected)
+    if gold is None:
+        raise ValueError(f"the expected answer {expected!r} cannot be read")
+    correct, answer, found = verdict_without_algebra(gold, text)
+    if correct is not None:
+        return correct, answer
+    if found is None:
+        answer = _extracted(text)
+        found = None if answer is None else read_answer(answer)
+        correct = found is not None and compare_without_algebra(gold, found)
     if answer is not None:
         leave_note(answer)
-    if _has_percent(prediction):
-        if answer is not None and not answer.endswith("%"):
-            prediction[-1] = answer = f"{answer}%"  # the digits alone would equal an expected answer of these digits
-        prediction = _by_value(prediction)
-    elif _has_percent(gold):
-        gold = [*gold, gold[0].xreplace({_PERCENT: Integer(1)})]
-    return _equal(gold, prediction), answer
+    if found is None or correct is not None:
+        return bool(correct), answer
+    random.seed(0)  # SymPy tries random numbers: the verdict is not to depend on what was compared before
+    started = time.process_time()
+    correct = is_equal(gold, found)
+    if time.process_time() - started > _LONG_SECONDS:
+        clear_cache()  # what it remembers of a long comparison is large
+    return correct, answer
+
+
+def _extracted(text: str) -> str | None:
+    """The answer that math-verify finds in a text without a box: the last of those that stand out most."""
+    text = _MENTION.sub("", _VERSION.sub(_hide_version, plain_symbols(text)))
+    module = _extraction()
+    config = module.ExprExtractionConfig(), module.LatexExtractionConfig(normalization_config=_AS_WRITTEN)
+    matches = module.parse(text, config, parsing_timeout=0, extraction_mode="first_match")
+    if not matches or not isinstance(matches[-1], str):
+        return None
+    percent = "\\%" if _has_percent(matches) and "%" not in matches[-1] else ""
+    return matches[-1].translate(_SHOWN) + percent
+
+
+@functools.cache
+def _extraction() -> ModuleType:
+    """A copy of math-verify's extraction that parses nothing: what it finds is read by `read_answer`."""
+    module = private_copy("math_verify.parser")
+    module.parse_latex_cached = lambda latex: Integer(1)  # type: ignore[attr-defined]
+    return module
 
 
 def _equal(gold: list[Any], prediction: list[Any]) -> bool:

@@ -8,9 +8,12 @@ from __future__ import annotations
 
 from typing import Any
 
+from pydantic import field_validator
+
 from gym_llm import Episode, Metric, Verdict
 from gym_llm.envs.math_verify.env import MathVerify
 from gym_llm.grading.answers import last_boxed
+from gym_llm.grading.math_answers import boxed_answer
 from gym_llm.judge import FAILS, JudgedEnv, Judgement, labels
 from gym_llm.types import Row
 
@@ -39,6 +42,11 @@ class MathWithJudge(MathVerify, JudgedEnv):
 
         question: str
 
+        @field_validator("expected_answer")
+        @classmethod
+        def _readable(cls, answer: str) -> str:
+            return answer  # a judge can compare what the library cannot read
+
     def __init__(
         self,
         tasks: str | list[Row] | None = None,
@@ -64,6 +72,12 @@ class MathWithJudge(MathVerify, JudgedEnv):
         elif not is_asked:
             verdict.info["judge_evaluations"] = None
         return verdict
+
+    async def grade(self, task: Any, text: str) -> tuple[bool, str | None]:
+        """Compare as `MathVerify` does; an expected answer that cannot be read is left to the judge."""
+        if self.should_use_judge and not self.conform and task.reading is None:
+            return False, boxed_answer(text)
+        return await super().grade(task, text)
 
     async def judge_answer(self, task: Any, episode: Episode, verdict: Verdict) -> bool:
         """Ask the judge whether the answer is right; details may go into the verdict."""

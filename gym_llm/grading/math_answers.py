@@ -1,0 +1,338 @@
+r"""Finding and reading the answer to a question of mathematics, before any algebra.
+
+An answer is read whole or not at all. LaTeX with unknown commands or unbalanced groups is unreadable, and prose equals
+only the same prose. Everything here is plain Python, and its time is bounded. `envs/math_verify/grading.py` does the
+algebra, in worker processes.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from fractions import Fraction
+
+from gym_llm.grading.answers import is_mention, last_box, strip_delimiters
+from gym_llm.grading.quantities import Quantity, plain_symbols, read_quantity, read_unit
+from gym_llm.grading.units import have_same_unit
+
+_LONGEST = 2_000
+_MOST_BOXES = 16
+_NEAR = 200
+
+_LETTERS = (
+    "alpha beta gamma delta epsilon varepsilon zeta eta theta vartheta iota kappa lambda mu nu xi pi varpi rho varrho "
+    "sigma varsigma tau upsilon phi varphi chi psi omega Gamma Delta Theta Lambda Xi Pi Sigma Upsilon Phi Psi Omega "
+    "ell hbar imath"
+)
+_FUNCTIONS = (
+    "sin cos tan cot sec csc arcsin arccos arctan sinh cosh tanh coth arcsinh arccosh arctanh log ln lg exp lim max "
+    "min sup inf gcd lcm det dim ker deg arg Re Im mod"
+)
+_COMMANDS = frozenset(
+    f"{_LETTERS} {_FUNCTIONS} "
+    "frac dfrac tfrac cfrac sqrt cdot times div pm mp le leq leqslant ge geq geqslant lt gt ne neq approx equiv infty "
+    "sum prod int iint oint binom dbinom tbinom choose in notin ni cup cap setminus subset subseteq supset supseteq "
+    "emptyset varnothing mathbb mathcal mathbf mathrm mathit mathsf mathfrak boldsymbol bm text textbf textit textrm "
+    "textnormal textsf mbox operatorname left right big Big bigg Bigg bigl bigr Bigl Bigr lfloor rfloor lceil rceil "
+    "lvert rvert lVert rVert vert Vert mid langle rangle overline bar hat widehat vec dot ddot tilde prime circ "
+    "degree angle triangle begin end ldots cdots dots vdots ddots quad qquad displaystyle textstyle limits nolimits "
+    "to rightarrow Rightarrow longrightarrow leftarrow leftrightarrow Leftrightarrow implies iff mapsto land lor "
+    "wedge vee neg lnot forall exists bmod pmod partial nabla because therefore underline overset underset sim simeq "
+    "cong propto perp parallel star ast bullet oplus otimes colon rm bf it lbrace rbrace lbrack rbrack backslash "
+    "hline substack overrightarrow bigcup bigcap space thinspace euro pounds S aleph complement stackrel "
+    "smallsetminus not mathop".split()
+)
+_SPACELESS = re.compile(
+    r"\\(sin|cos|tan|cot|sec|csc|ln|log|pi|theta|alpha|beta|cdot|times|le|ge|ne|in)([a-zA-Z])(?![a-zA-Z])"
+)
+_COMMAND = re.compile(r"\\([a-zA-Z]+)")
+_SYMBOLS = {
+    "√": r"\sqrt ", "∞": r"\infty ", "×": r"\times ", "÷": r"\div ", "·": r"\cdot ", "⋅": r"\cdot ", "±": r"\pm ",
+    "∓": r"\mp ", "π": r"\pi ", "θ": r"\theta ", "α": r"\alpha ", "β": r"\beta ", "γ": r"\gamma ", "λ": r"\lambda ",
+    "μ": r"\mu ", "ω": r"\omega ", "φ": r"\phi ", "≤": r"\le ", "≥": r"\ge ", "≠": r"\ne ", "≈": r"\approx ",
+    "∪": r"\cup ", "∩": r"\cap ", "∈": r"\in ", "∅": r"\emptyset ", "ℝ": r"\mathbb{R}", "ℤ": r"\mathbb{Z}",
+    "ℕ": r"\mathbb{N}", "ℚ": r"\mathbb{Q}", "°": r"^{\circ}", "′": "'", "“": '"', "”": '"', "（": "(", "）": ")",
+    "、": ",", "；": ";", "＝": "=", "∑": r"\sum ", "∫": r"\int ", "…": r"\ldots ", "→": r"\to ",
+}  # fmt: skip
+_POWERS = {ord(power): str(digit) for digit, power in enumerate("⁰¹²³⁴⁵⁶⁷⁸⁹")} | {ord("⁻"): "-", ord("ⁿ"): "n"}
+_INDICES = {ord(index): str(digit) for digit, index in enumerate("₀₁₂₃₄₅₆₇₈₉")}
+_POWER, _INDEX = re.compile("[⁰¹²³⁴⁵⁶⁷⁸⁹⁻ⁿ]+"), re.compile("[₀₁₂₃₄₅₆₇₈₉]+")
+_ROOT = re.compile(r"√\s*(?:\(([^()]*)\)|(\d+|[a-zA-Z]))")
+_LAYOUT = re.compile(
+    r"(?<!\\)\\[!,;:> ]|(?<!\\)~|\\(?:left|right|displaystyle|textstyle|limits|nolimits|q?quad)(?![a-zA-Z])"
+    r"|\\[bB]igg?[lr]?(?![a-zA-Z])|\\phantom\{[^{}]*\}|[\u200b-\u200f\u2060\ufeff]"
+)
+_PLAIN_FONT = re.compile(
+    r"\\(?:mathrm|mathbf|mathit|mathsf|boldsymbol|bm|operatorname|mathop)\s*\{\s*([a-zA-Z]|[\d.,]+)\s*\}"
+)
+_TEXT = re.compile(r"\\(?:text(?:bf|it|rm|sf|normal)?|mathrm|mathbf|mathit|mathsf|mbox|operatorname)\s*\*?\{([^{}]*)\}")
+_NAMED = re.compile(rf"\\(?:operatorname|mathrm|text)\s*\{{\s*({'|'.join(_FUNCTIONS.split())})\s*\}}")
+_JOINED = re.compile(
+    r",?\s*(?:\\(?:text|mathrm|mbox)\s*\{\s*,?\s*(?:and|or)\s*,?\s*\}|(?<![a-zA-Z\\])(?:and|or)(?![a-zA-Z]))\s*"
+)
+_FUNCTION = re.compile(rf"(?<![\\a-zA-Z])({'|'.join(_FUNCTIONS.split())}|pi|sqrt|infinity|infty)(?![a-zA-Z])")
+_PRODUCT = re.compile(r"[abc]{3,4}|[def]{3}|[xyz]{3}|[pqrs]{3,4}|[mnk]{3}|abcd|[uvw]{3}|[rst]{3}")
+_RUN = re.compile(r"(?<![\\a-zA-Z])[a-zA-Z]{3,}")
+_BASE = re.compile(
+    r"([\dA-F]+|\([\dA-F]+\))_\{?(?:\\text\{)?(\d+|two|three|four|five|six|seven|eight|nine|ten|twelve|sixteen)\}*$"
+)
+_TRAILING = re.compile(
+    r"(?:\\(?:text|mathrm|mbox)\s*\{[^{}]*\}(?:\s*\^\s*\{?[23]\}?)?|(?<=[\d)}\]!])\s*[a-zA-Z][a-zA-Z /.]*|\\?%"
+    r"|\^\s*\{?\s*\\circ\s*\}?)\s*$"
+)
+_DOUBLED = re.compile(r"\\\\(?=[a-zA-Z%{}])")
+_BARE_FRACTION = re.compile(r"\\[dt]?frac\s*(\{[^{}]*\}|\\pi|[a-zA-Z0-9])\s*(\{[^{}]*\}|\\pi|[a-zA-Z0-9])")
+_DANGLING = re.compile(r"[-+*/=^_<>,]\s*$")
+_EMPTY_GROUPS = re.compile(r"[\s.,;:$?!*_(){}\[\]|\\&^~'\"`=<>/+-]*")
+
+
+_SENTENCE = re.compile(r"[A-Z][A-Za-z,' ]+ [$€£]?\d[\d,]*(?:\.\d+)?%?(?: [A-Za-z,' ]+)?")
+_ONE_NUMBER, _ONE_WORD = re.compile(r"[$€£]?\d[\d,.]*%?"), re.compile(r"[A-Za-z]{2,}")
+_CHANGES_IT = re.compile(
+    r"\b(?:if|not|no|or|and|nor|never|cannot|\w+n't|unless|when|except|between|at least|at most|than|either|may|maybe|"
+    r"might|could|would|should have|minus|negative|half|twice|double|triple|times|squared|cubed|plus|thousand|million|"
+    r"hundred|dozen|billion|percent|th|incorrect|wrong|unknown|instead|originally)\b",
+    re.IGNORECASE,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class MathAnswer:
+    """An answer that was read whole.
+
+    Attributes:
+        key: The text without layout: two answers of the same key are equal.
+        quantity: The number and unit, if that is all.
+        latex: LaTeX for algebra, without unit, or None for words.
+        unit: The unit behind the LaTeX, "" without one.
+        scale: The factor of the unit, such as 1/100 for a percentage.
+    """
+
+    key: str
+    quantity: Quantity | None = None
+    latex: str | None = None
+    unit: str = ""
+    scale: Fraction = Fraction(1)
+
+
+def read_answer(content: str) -> MathAnswer | None:
+    r"""Read what is in a box, or an expected answer; None if it cannot be read whole.
+
+    >>> read_answer(r"\dfrac{3}{4}\text{ cm}").quantity.value, read_answer(r"3\sqrt{2}\,\mathrm{m/s}").unit
+    (Fraction(3, 4), 'm/s')
+    >>> read_answer(r"\text{Evelyn}.").key, read_answer("?"), read_answer(r"\frac{1}{\foo}")
+    ('evelyn', None, None)
+    """
+    quantity = read_quantity(content) or _stated_in_a_sentence(content)
+    if quantity is not None:
+        return MathAnswer(key=_key(content), quantity=quantity, unit=quantity.unit, scale=quantity.scale)
+    if len(content) > _LONGEST or is_mention(content):
+        return None
+    latex = _cleaned(content)
+    if not latex or not _is_whole(latex):
+        return None
+    unit, scale = "", Fraction(1)
+    if match := _BASE.fullmatch(latex):
+        latex, unit = match[1], f"base {match[2]}"
+    elif (match := _TRAILING.search(latex)) and match.start() and (found := read_unit(_TEXT.sub(r" \1 ", match[0]))):
+        latex, (unit, scale) = latex[: match.start()].rstrip().replace(f"{match[0].rstrip()},", ","), found
+    latex = _FUNCTION.sub(lambda match: "\\infty" if match[1].startswith("infi") else f"\\{match[1]} ", latex)
+    return MathAnswer(_key(content), None, latex if _is_mathematics(latex) else None, unit, Fraction(scale))
+
+
+def _stated_in_a_sentence(content: str) -> Quantity | None:
+    """The quantity of "Jenny eats 9 cookies.": a sentence with one number, and no word that could change it."""
+    sentence = _TEXT.sub(r"\1", content).replace("\\$", "$").strip().removesuffix(".")
+    if len(sentence) > _NEAR or not _SENTENCE.fullmatch(sentence) or _CHANGES_IT.search(sentence):
+        return None
+    number = _ONE_NUMBER.search(sentence)
+    return None if number is None or len(_ONE_WORD.findall(sentence)) < 3 else read_quantity(number[0])
+
+
+def _cleaned(content: str) -> str:
+    """LaTeX without typography, layout, delimiters around it and a full stop."""
+    text = content
+    if not text.isascii():
+        text = _ROOT.sub(lambda match: f"\\sqrt{{{match[1] or match[2]}}}", text)
+        text = _POWER.sub(lambda match: f"^{{{match[0].translate(_POWERS)}}}", text)
+        text = _INDEX.sub(lambda match: f"_{{{match[0].translate(_INDICES)}}}", text)
+        text = plain_symbols("".join(_SYMBOLS.get(character, character) for character in text))
+    if "\\begin" not in text:
+        text = _DOUBLED.sub(r"\\", text)
+    text = _SPACELESS.sub(
+        _with_space, text.replace("**", "^").replace(",\\!", "").replace("\\varnothing", "\\emptyset")
+    )
+    text = _LAYOUT.sub(
+        lambda match: " " if match[0] in ("\\ ", "~", "\\,", "\\;", "\\:") or "quad" in match[0] else "", text
+    )
+    text = re.sub(r"(?<=\d) (?=\d{3}(?!\d))|(?<=\d)\{,\}(?=\d)", "", text)
+    text = _BARE_FRACTION.sub(
+        lambda match: "\\frac" + "".join(f"{{{part.strip('{}')}}}" for part in match.groups()), text
+    )
+    for _ in range(4):
+        stripped = strip_delimiters(text.strip().strip("\"'`").removesuffix(".").removesuffix(",").strip())
+        if (match := _TEXT.fullmatch(stripped)) is not None:
+            stripped = match[1]
+        if stripped == text:
+            break
+        text = stripped
+    text = _JOINED.sub(", ", text) if not _RUN.search(_JOINED.sub("", _TEXT.sub("", _COMMAND.sub("", text)))) else text
+    return _NAMED.sub(r"\\\1 ", _PLAIN_FONT.sub(r"\1", text.replace("\\$", "").replace("$", "")))
+
+
+def _with_space(match: re.Match[str]) -> str:
+    r"""Return `\cot x` for `\cotx`, which data sets without spaces have, but leave `\sinh` alone."""
+    return match[0] if match[0][1:] in _COMMANDS else f"\\{match[1]} {match[2]}"
+
+
+def _is_whole(latex: str) -> bool:
+    """Whether groups are closed, commands are known, and there is more than punctuation."""
+    depth = brackets = 0
+    for match in re.finditer(r"\\.|[{}()\[\]]", latex, re.DOTALL):
+        if (sign := match[0]) in "{}":
+            depth += 1 if sign == "{" else -1
+            if depth < 0:
+                return False
+        elif sign in "([)]":
+            brackets += 1 if sign in "([" else -1
+    if depth or brackets or _DANGLING.search(latex) or latex.count("\\{") < latex.count("\\}"):
+        return False
+    if any(command not in _COMMANDS for command in _COMMAND.findall(latex)):
+        return False
+    return latex.replace(" ", "") in ("\\{\\}", "[]", "()") or _EMPTY_GROUPS.fullmatch(latex) is None
+
+
+def _is_mathematics(latex: str) -> bool:
+    r"""Whether LaTeX has neither words nor notation that algebra misreads, such as `!!` and 3.5.0."""
+    if "\\text" in latex or "\\mbox" in latex or "!!" in latex or re.search(r"\d\.\d*\.\d", latex):
+        return False
+    if not latex.isascii():
+        return False
+    return all(_PRODUCT.fullmatch(run) for run in _RUN.findall(_ENVIRONMENT.sub("", latex)))
+
+
+_ENVIRONMENT = re.compile(r"\\(?:begin|end)\{[a-z*]+\}(?:\{[clr|]+\})?|\\(?:mathbb|mathcal|operatorname)\{[a-zA-Z]+\}")
+
+
+def _key(content: str) -> str:
+    text = _TEXT.sub(r"\1", _TEXT.sub(r"\1", _cleaned(content)))
+    text = re.sub(r"\\[dt]frac", r"\\frac", text).replace("\\%", "%").replace("\\{", "{").replace("\\}", "}")
+    text = re.sub(r"\\[a-zA-Z]+ (?=[^a-zA-Z])|\s+", lambda match: match[0].strip(), text)
+    if match := re.fullmatch(r"\(([A-Za-z])\)", text):
+        text = match[1]
+    return text.lower() if _RUN.search(_COMMAND.sub("", text)) else text
+
+
+_BETWEEN = re.compile(
+    r"(?:\s|\$|\\[()\[\],;:! ]|,|;|\*|and|or|\\text\s*\{\s*,?\s*(?:and|or)\s*\}|\\q?quad|&|\\\\"
+    r"|[a-zA-Z](?:_\{?\w\}?)?\s*=)*"
+)
+_PERCENT = re.compile(
+    r"[\s$]*(?:\\[)\]]\s*)?(?:\\?%|percent\b|per cent\b|\\text\s*\{\s*(?:percent|\\?%)\s*\})", re.IGNORECASE
+)
+
+
+def boxed_answer(text: str) -> str | None:
+    r"""Return the content of the last box, or None without a box.
+
+    Of boxes that "and" or commas join, it is the content of all. A percent sign right behind the box belongs to it.
+
+    >>> boxed_answer(r"Roots: $\boxed{-2}$ and $\boxed{1}$."), boxed_answer(r"\boxed{4}. So \boxed{10}$ percent")
+    ('-2, 1', '10\\%')
+    """
+    span = last_box(text)
+    if span is None:
+        return None
+    contents = [text[span[0] : span[1]]]
+    if _PERCENT.match(text, span[1] + 1, span[1] + 1 + _NEAR):
+        contents[0] += "\\%"
+    while len(contents) < _MOST_BOXES:
+        start = text.rfind("\\boxed", 0, span[0])
+        near = max(0, start - _NEAR)
+        before = last_box(text[near:start]) if text.rfind("\\boxed", near, start) >= 0 else None
+        if before is None or not _joins(text[near + before[1] + 1 : start]):
+            break
+        span = near + before[0], near + before[1]
+        if text[span[0] : span[1]] not in contents:
+            contents.append(text[span[0] : span[1]])
+    return ", ".join(reversed(contents))
+
+
+def _joins(between: str) -> bool:
+    return bool(re.search(r",|;|and|or|&", between)) and _BETWEEN.fullmatch(between) is not None
+
+
+_MARKS = r"[\s*_`\"'$:：]*"
+_STATED = re.compile(
+    rf"(?:\bfinal answer(?: is)?|\banswer(?: is|\s*[:=])|\banswer(?=\s*\*+\s*:)|答案(?:是|为|為)?|答えは?|回答"
+    rf"|답은?|정답은?|ответ|respuesta|réponse|antwort|resposta|risposta|उत्तर|الإجابة|الجواب|^####){_MARKS}([^\n]{{1,{_NEAR}}})",
+    re.IGNORECASE | re.MULTILINE,
+)
+_SENTENCE_END = re.compile(r"[.!](?=\s)|[。！]")
+_ENDING = re.compile(
+    r"[\s*_`。.]*(?:です|である|だ|입니다|이다|。)?[\s*_`。.]*(?:I hope it is correct\.?)?\s*$", re.IGNORECASE
+)
+
+
+def stated_answer(text: str) -> str | None:
+    """Return what stands behind the last "answer is", "Answer:", "####" or "答案：" if it is a number or LaTeX alone.
+
+    >>> stated_answer("Final Answer: __73__"), stated_answer("答えは42です。"), stated_answer("The answer is no.")
+    ('73', '42', None)
+    """
+    last = None
+    for last in _STATED.finditer(text[-20_000:]):  # noqa: B007
+        pass
+    if last is None:
+        return None
+    for line in (last[1], _SENTENCE_END.split(last[1])[0]):
+        content = _ENDING.sub("", line).strip("$ ")
+        if read_quantity(content) is not None:
+            return content
+    return None
+
+
+def is_complex(latex: str) -> bool:
+    """Whether an i stands alone in LaTeX, and is not an index."""
+    return _IMAGINARY.search(latex) is not None and "_{i" not in latex and "_i" not in latex
+
+
+_IMAGINARY = re.compile(r"(?<![a-zA-Z\\])i(?![a-zA-Z])|\\imath|\\(?:det|arg|Re|Im)\b|\\mathbb\{C\}")
+
+
+def verdict_without_algebra(gold: MathAnswer, text: str) -> tuple[bool | None, str | None, MathAnswer | None]:
+    """Find and read the answer in a text, and compare it as far as numbers and words go.
+
+    Args:
+        gold: The expected answer.
+        text: What the model wrote.
+
+    Returns:
+        Whether it is right, or None if that needs algebra. The answer as it was written, or None if there is neither a
+        box nor a number that is said to be the answer. The answer as it was read.
+    """
+    answer = boxed_answer(text) or stated_answer(text)
+    if answer is None:
+        return (None if last_box(text, mentions=True) is None else False), None, None
+    found = read_answer(answer)
+    if found is None:
+        return False, answer, None
+    return compare_without_algebra(gold, found), answer, found
+
+
+def compare_without_algebra(gold: MathAnswer, answer: MathAnswer) -> bool | None:
+    """Compare two answers as numbers and as words; None if that needs algebra.
+
+    >>> half, wordy = read_answer("1/2"), read_answer("one half")
+    >>> compare_without_algebra(half, read_answer("0.5")), compare_without_algebra(half, wordy)
+    (True, False)
+    """
+    if gold.key == answer.key:
+        return True
+    if gold.quantity is not None and answer.quantity is not None:
+        return answer.quantity.answers(gold.quantity)
+    if len(gold.key) == len(answer.key) == 1 and (gold.key + answer.key).isalpha():
+        return False  # E is not Euler's number, and A not a
+    if not (gold.latex or gold.quantity) or not (answer.latex or answer.quantity):
+        return False
+    return None if have_same_unit(gold.unit, answer.unit) else False

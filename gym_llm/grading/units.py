@@ -1,0 +1,145 @@
+"""Units of measurement behind a number: their usual symbols, the factors they stand for, and which of them agree."""
+
+from __future__ import annotations
+
+import itertools
+import re
+from fractions import Fraction
+
+_UNITS = {
+    "%": "% percent percentage pct",
+    "deg": "deg degree degrees °",
+    "$": "$ usd dollar dollars buck bucks",
+    "¢": "cent cents ¢",
+    "€": "€ eur euro euros",
+    "£": "£ gbp pound pounds lb lbs",
+    "¥": "¥ yen yuan 元 円",
+    "₹": "₹ rs rupee rupees inr",
+    "mm": "mm millimeter millimeters millimetre millimetres",
+    "cm": "cm centimeter centimeters centimetre centimetres",
+    "m": "m meter meters metre metres",
+    "km": "km kilometer kilometers kilometre kilometres",
+    "in": "in inch inches",
+    "ft": "ft foot feet",
+    "yd": "yd yard yards",
+    "mi": "mi mile miles",
+    "mg": "mg milligram milligrams",
+    "g": "g gm gram grams",
+    "kg": "kg kilogram kilograms",
+    "t": "ton tons tonne tonnes",
+    "oz": "oz ounce ounces",
+    "ml": "ml milliliter milliliters millilitre millilitres",
+    "l": "l L liter liters litre litres",
+    "gal": "gal gallon gallons",
+    "cup": "cup cups",
+    "s": "s sec secs second seconds",
+    "min": "min mins minute minutes",
+    "h": "h hr hrs hour hours",
+    "day": "day days",
+    "week": "week weeks wk",
+    "month": "month months",
+    "yr": "yr year years",
+    "am": "am a.m",
+    "pm": "pm p.m",
+    "N": "N newton newtons",
+    "J": "J joule joules",
+    "W": "W watt watts",
+    "V": "V volt volts",
+    "A": "A amp amps ampere amperes",
+    "Pa": "pa pascal pascals",
+    "Hz": "hz hertz",
+    "K": "K kelvin kelvins",
+    "mol": "mol mole moles",
+    "rad": "rad radian radians",
+    "mi/h": "mph",
+    "km/h": "kmh kmph kph",
+    "mb": "mb megabyte megabytes",
+    "gb": "gb gigabyte gigabytes",
+}
+_SYMBOLS = {alias: symbol for symbol, aliases in _UNITS.items() for alias in aliases.split()}
+_SCALES = {
+    **{"%": Fraction(1, 100), "dozen": Fraction(12), "dozens": Fraction(12), "hundred": Fraction(100)},
+    **dict.fromkeys(("k", "thousand"), Fraction(10**3)),
+    **dict.fromkeys(("million", "millions"), Fraction(10**6)),
+    **dict.fromkeys(("billion", "billions"), Fraction(10**9)),
+    **{"trillion": Fraction(10**12), "万": Fraction(10**4), "億": Fraction(10**8), "亿": Fraction(10**8)},
+}
+_OTHER_WORDS = (
+    "if and or when where is are not no but to from plus minus times through otherwise else for with then than so "
+    "because since as mod pi sin cos tan log ln exp sqrt frac max gcd lcm odd even positive negative more less least "
+    "most at e i undefined none infinity answer answers"
+)
+_NOT_UNITS = frozenset(_OTHER_WORDS.split())
+_MOST_PARTS = 6
+_UNIT = re.compile(
+    r"\s*(?P<joint>/|per\b|-)?\s*(?P<word>[^\W\d_]+(?:\.m)?|[%°$€£¥₹¢])\.?"
+    r"(?:\s*\^?\s*(?:\{(?P<power>[23])\}|(?P<digit>[23²³])))?"
+)
+
+
+def parse_unit(text: str, start: int = 0, before: str = "") -> tuple[str, Fraction] | None:
+    """Return the unit from a place to the end of a text, and its factor; None if something else is there.
+
+    Args:
+        text: A number and what follows it, without LaTeX commands.
+        start: The place behind the number.
+        before: A currency that stands before the number.
+
+    >>> parse_unit("5 miles per hour", 1), parse_unit("20%", 2), parse_unit("7 if odd", 1)
+    (('mi/h', Fraction(1, 1)), ('%', Fraction(1, 100)), None)
+    """
+    end = len(text.rstrip(" ."))
+    parts = [_currency(before)] if before else []
+    scale, is_attached = Fraction(1), not text[start : start + 1].isspace()
+    while start < end:
+        match = _UNIT.match(text, start)
+        symbol = None if match is None or len(parts) > _MOST_PARTS else _symbol(match["word"], is_attached)
+        if match is None or symbol is None:
+            return None
+        if not parts:
+            scale = _SCALES.get(symbol, scale)
+        joint = "" if not parts else "/" if match["joint"] in ("/", "per") else " "
+        power = (match["power"] or match["digit"] or "").translate({ord("²"): "2", ord("³"): "3"})
+        if symbol != "per":
+            parts.append(joint + symbol + power)
+        start, is_attached = match.end(), False
+    return "".join(parts), scale
+
+
+def _symbol(word: str, is_attached: bool) -> str | None:
+    """The symbol of a unit, or the word itself if it may be one; None for others, such as the x of 5x."""
+    if len(word) > 1:
+        word = word.lower()
+    elif is_attached and word.isascii() and word.isalpha() and word != "k":
+        return None
+    if word in _NOT_UNITS:
+        return None
+    if word in _SYMBOLS or word in _SCALES:
+        return _SYMBOLS.get(word, word)
+    is_word = len(word) <= 3 if not word.isascii() else len(word) >= 3 and not is_attached
+    return word if is_word else None
+
+
+def _currency(sign: str) -> str:
+    name = sign.lower().rstrip(".")
+    return _SYMBOLS.get(name) or _SYMBOLS.get(name[-1:], name)
+
+
+def have_same_unit(unit: str, other: str) -> bool:
+    """Whether two units may stand for the same: one is missing, or those parts that are known are the same.
+
+    >>> have_same_unit("m/s", "km/h"), have_same_unit("", "km"), have_same_unit("apples", "fruits")
+    (False, True, True)
+    """
+    if not unit or not other or unit == other:
+        return True
+    if unit.startswith("base") or other.startswith("base"):
+        return False
+    pairs = list(itertools.zip_longest(*(re.split("[/ ]", each) for each in (unit, other)), fillvalue=""))
+    if all(not part or _is_known(part) for pair in pairs for part in pair):
+        return False
+    return not any(a != b and _is_known(a) and _is_known(b) for a, b in pairs)
+
+
+def _is_known(part: str) -> bool:
+    return part.rstrip("23") in _UNITS
