@@ -22,7 +22,7 @@ from gym_llm.utils.extras import install
 class MathVerify(VerifierEnv):
     r"""Answer a question of mathematics; the reward is 1.0 if the answer equals the expected one.
 
-    Many forms are read: `\boxed{}`, "the final answer is …", other LaTeX. An answer is read whole or not at all. Details:
+    Many forms are read: `\boxed{}`, "the final answer is …", other LaTeX; each is read whole or not at all. Details:
     `extracted_answer` (the model's text, or None), `timed_out`, `math_verify_version`.
 
     Args:
