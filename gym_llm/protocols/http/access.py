@@ -14,6 +14,8 @@ from gym_llm.errors import CallerError, UsageError
 from gym_llm.utils.deprecated import renamed
 from gym_llm.utils.secrets import add_secrets
 
+_OF_ALL_SESSIONS = frozenset({"metrics", "health", "sessions"})
+
 
 @lru_cache(maxsize=1024)
 def is_loopback(host: str) -> bool:
@@ -100,14 +102,16 @@ class AccessControl:
             raise AccessDenied("The token is wrong or missing.", 401)
 
     def check_key(self, http: web.BaseRequest, named: str | None, key: str) -> None:
-        """Refuse a request whose key, in its path or else a header, is not this one.
+        """Refuse a request whose key, in its path or else a header, is not this one, or that is about all sessions.
 
         Raises:
-            AccessDenied: With status 401.
+            AccessDenied: With status 401 or 403.
         """
         given = given_key(http) if named is None else named
         if not hmac.compare_digest(given.encode(errors="surrogateescape"), key.encode()):
             raise AccessDenied("The key is not that of this machine's episode.", 401)
+        if http.path.split("/")[1] in _OF_ALL_SESSIONS:
+            raise AccessDenied("A machine's agent may ask for its own episode only.", 403)
 
 
 @lru_cache(maxsize=1024)

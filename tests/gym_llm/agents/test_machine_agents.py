@@ -113,6 +113,10 @@ def test_a_door_opens_one_key_only() -> None:
                     (ports[1], "/v1/models", "other"),
                 ),
                 *((ports[0], "/s/other/v1/models", "own"), (ports[0], "/health", ""), (ports[0], "/nowhere", "other")),
+                *(
+                    (ports[0], path, "own")
+                    for path in ("/metrics", "/%6Detrics", "/health", "/sessions", "/s/own/v1/models")
+                ),
             ):
                 headers = {"Authorization": f"Bearer {key}"}
                 async with client.get(f"http://127.0.0.1:{port}{path}", headers=headers) as answer:
@@ -122,7 +126,7 @@ def test_a_door_opens_one_key_only() -> None:
                 await client.get(f"http://127.0.0.1:{ports[0]}/v1/models")
             return found
 
-    assert asyncio.run(main()) == [200, 401, 200, 401, 401, 401]
+    assert asyncio.run(main()) == [200, 401, 200, 401, 401, 401, 403, 403, 403, 403]
 
 
 TEST = """
