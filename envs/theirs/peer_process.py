@@ -12,6 +12,7 @@ import contextlib
 import hashlib
 import itertools
 import os
+import signal
 import subprocess
 from pathlib import Path
 from typing import Any
@@ -99,7 +100,9 @@ class _Child:
                 answer["digest"] = hashlib.blake2b(line.partition(b",")[2], digest_size=16).digest()  # without its id
                 self._has_answered = True
                 future = self._waiting.pop(answer["id"], None)
-                if future is not None and not future.done():
+                if future is None:
+                    continue
+                if not future.done():
                     future.set_result(answer)
                 self._watch()
         except (ValueError, KeyError, TypeError, OSError):  # no answer of ours: a line that is too long, no JSON
@@ -120,8 +123,9 @@ class _Child:
         self._kill()
 
     def _kill(self) -> None:
+        """End it and what it started, which would hold its pipe open."""
         with contextlib.suppress(ProcessLookupError):
-            self._process.kill()
+            os.killpg(self._process.pid, signal.SIGKILL)
 
     def _end(self) -> None:
         self.is_dead = True

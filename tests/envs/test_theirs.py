@@ -109,7 +109,7 @@ def test_an_action_that_does_not_exist_is_asked_again() -> None:
 
 @pytest.mark.slow
 def test_a_hostile_environment_masks_its_own_episode_only(tmp_path: Path, this_python: None) -> None:
-    hostile = ["Raises", "Exits", "Dies", "Hangs", "NotANumber", "TooLong", "NoTurn"]
+    hostile = ["Raises", "Exits", "Dies", "DiesBeforeItsChild", "Hangs", "NotANumber", "TooLong", "NoTurn"]
     rows = [row(seed, env="hostile_envs:Good-v0") for seed in range(24)]
     for place, name in enumerate(hostile):
         rows.insert(4 * place, row(100, env=f"hostile_envs:{name}-v0"))
@@ -131,6 +131,7 @@ def test_a_hostile_environment_masks_its_own_episode_only(tmp_path: Path, this_p
     assert [record["reward"] for record in records if record["reward"] is not None] == [3.0] * 24
     assert "RuntimeError: I raise." in said["Raises"] and "SystemExit" in said["Exits"]
     assert "ended with 3" in said["Dies"] and "longer than 3 s" in said["Hangs"]
+    assert "longer than 3 s" in said["DiesBeforeItsChild"]
     assert "not a finite number" in said["NotANumber"] and re.search(r"16,777,216|longer", said["TooLong"])
 
 

@@ -48,6 +48,13 @@ class Dies(Good):
         os._exit(3)
 
 
+class DiesBeforeItsChild(Good):
+    def misbehave(self) -> None:
+        if os.fork():
+            os._exit(3)
+        time.sleep(10_000)
+
+
 class Hangs(Good):
     def misbehave(self) -> None:
         time.sleep(10_000)
@@ -70,5 +77,5 @@ class NoTurn(Good):
         return None
 
 
-for _kind in (Good, Raises, Exits, Dies, Hangs, NotANumber, TooLong, NoTurn):
+for _kind in (Good, Raises, Exits, Dies, DiesBeforeItsChild, Hangs, NotANumber, TooLong, NoTurn):
     gym.register(f"{_kind.__name__}-v0", entry_point=_kind, disable_env_checker=True)
