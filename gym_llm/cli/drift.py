@@ -29,12 +29,13 @@ the weights of the trainer and scores tokens: pocket, transformers:, vllm:, or a
 exit codes: 0 measured, 1 there is drift and --fail-on-drift, 2 wrong arguments, data or engine; 130 after Ctrl-C.
 """
 app = typer.Typer()
+_FILE = "rollouts with token ids and log probabilities"
 _sampler, _gate, _output = map(panel, ("Sampler", "Gate", "Output"))
 
 
 @app.command("drift", cls=Command, epilog=_EXAMPLES)
 def drift(
-    path: Annotated[str, typer.Argument(metavar="FILE", help="rollouts with token ids and log probabilities")],
+    path: Annotated[str, typer.Argument(metavar="FILE", help=_FILE, parser=options.run_file)],
     *,
     engine: Annotated[str, options.engine("SPEC", "the trainer's weights; default: pocket")] = "pocket",
     model: options.Model = None,

@@ -39,7 +39,7 @@ _OUTPUT = "where to write (default: beside FILE, with the format's ending)"
 
 @app.command("export", cls=Command, epilog=_EXAMPLES)
 def export_rollouts(
-    path: Annotated[str, typer.Argument(metavar="FILE", help="a rollout file: JSON Lines, also .gz or .zst")],
+    path: options.RunFile,
     *,
     to: Annotated[str, options.what("FORMAT", _TO)],
     output: Annotated[str | None, options.what("PATH", _OUTPUT)] = None,

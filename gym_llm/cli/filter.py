@@ -50,7 +50,7 @@ def failure_kind(text: str) -> str:
 
 @app.command("filter", cls=Command, epilog=_EXAMPLES)
 def filter_rollouts(
-    path: Annotated[str, typer.Argument(metavar="FILE", help="a rollout file: JSON Lines, also .gz or .zst")],
+    path: options.RunFile,
     *,
     output: Annotated[str | None, options.what("TASKS", _OUTPUT)] = None,
     lowest: Annotated[float, options.what("RATE", _MIN, float, "--min")] = 0.0,

@@ -28,7 +28,7 @@ app = typer.Typer()
 
 @app.command("health", cls=Command, epilog=_EXAMPLES)
 def health(
-    path: Annotated[str, typer.Argument(metavar="FILE", help="a rollout file: JSON Lines, also .gz or .zst")],
+    path: options.RunFile,
     *,
     as_json: Annotated[bool, options.what(None, "print everything as JSON", None, "--json")] = False,
 ) -> int:

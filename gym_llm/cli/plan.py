@@ -8,7 +8,7 @@ from typing import Annotated, Any
 
 import typer
 
-from gym_llm.cli.shared_options import checked, panel, positive
+from gym_llm.cli.shared_options import checked, panel, positive, run_file
 from gym_llm.errors import UsageError
 
 EXAMPLES = """\
@@ -42,7 +42,11 @@ _list: Callable[[str], Any] = checked(_numbers, bool, "integers such as 64,256")
 def plan(
     recordings: Annotated[
         list[str],
-        typer.Argument(metavar="FILE...", help="rollout files of one environment and model; the first is played again"),
+        typer.Argument(
+            metavar="FILE...",
+            help="rollout files of one environment and model; the first is played again",
+            parser=run_file,
+        ),
     ],
     concurrency: Annotated[str | None, _run("N,...", "episodes at once (default: as recorded)")] = None,
     engines: Annotated[str, _run("N,...", "number of equal servers (default: 1)")] = "1",

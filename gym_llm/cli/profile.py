@@ -40,7 +40,7 @@ def profile_env(
         ),
     ],
     *,
-    rollouts: Annotated[str, typer.Option(metavar="FILE", help=_ROLLOUTS)],
+    rollouts: Annotated[str, typer.Option(metavar="FILE", help=_ROLLOUTS, parser=options.run_file)],
     env_kwargs: options.EnvKwargs = None,
     dataset: Annotated[str | None, options.what("NAME", "only records of this dataset")] = None,
     limit: Annotated[int | None, options.what("N", "play only the first N records", options.positive)] = None,

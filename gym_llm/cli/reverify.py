@@ -38,7 +38,7 @@ _DATASET = "score only records of this dataset; others stay unchanged"
 
 @app.command("reverify", cls=Command, epilog=_EXAMPLES)
 def reverify_rollouts(
-    path: Annotated[str, typer.Argument(metavar="FILE", help="a rollout file: JSON Lines, also .gz or .zst")],
+    path: options.RunFile,
     *,
     env: Annotated[
         str, typer.Option(metavar="ID", help="the verifier: an id, or a file: ./my_env.py", autocompletion=complete_env)

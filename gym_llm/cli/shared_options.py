@@ -93,6 +93,17 @@ Model = Annotated[str | None, engine("NAME", "the model to ask an http engine fo
 EngineOptions = Annotated[list[Any] | None, engine("NAME=VALUE", _ENGINE_OPTION, _name_value)]
 
 
+def run_file(path: str) -> str:
+    """Return the rollout file that a FILE argument stands for."""
+    from gym_llm.evaluation.view.run_files import find_run
+
+    return find_run(path)
+
+
+_RUN_FILE = "a rollout file: JSON Lines, also .gz or .zst; or the folder of an evaluation with one engine"
+RunFile = Annotated[str, typer.Argument(metavar="FILE", help=_RUN_FILE, parser=run_file)]
+
+
 def mapped(tasks: str | None, mapping: str | None) -> str | None:
     """Return the source of `--tasks` with the mapping of `--map`."""
     if mapping is None:

@@ -34,7 +34,7 @@ app = typer.Typer()
 
 @app.command("show", cls=Command, epilog=_EXAMPLES)
 def show(
-    path: Annotated[str, typer.Argument(metavar="FILE", help="a rollout file: JSON Lines, also .gz or .zst")],
+    path: options.RunFile,
     *,
     task: Annotated[int | None, options.what("N", "only episodes of the task with this index", int)] = None,
     repeat: Annotated[int | None, options.what("N", "with --task: only this repeat", options.natural)] = None,

@@ -15,6 +15,7 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 
 from gym_llm.core.named_tasks import draw, find_tasks, task_id
 from gym_llm.core.prompts import RowPrompt
+from gym_llm.data.files.proposed_map import proposed_map
 from gym_llm.data.files.reading import absolute_source, parse_source, read_objects
 from gym_llm.errors import DataError
 from gym_llm.protocols.responses import ResponseCreateParams
@@ -82,7 +83,7 @@ class TaskKind(NamedTuple):
             row = self.prompt.fill(row)
         params = row.get("responses_create_params")
         if params is None:
-            raise DataError(
+            raise NoRequest(
                 "the row has no `responses_create_params` (a `prompt_config` or `--map` can make its `input`)"
             )
         fields = {name: value for name, value in row.items() if name != "responses_create_params"}
@@ -101,6 +102,10 @@ class TaskKind(NamedTuple):
         return PreparedTask(row, task, request)  # type: ignore[arg-type]
 
 
+class NoRequest(DataError):
+    """Raised for a row that has columns of another kind: no `responses_create_params`, and no prompt to make them."""
+
+
 class RowKind(Protocol):
     """Something that checks rows and makes them ready: a `TaskKind`, or a choice of several. Hashable."""
 
@@ -109,6 +114,11 @@ class RowKind(Protocol):
 
     def __hash__(self) -> int:
         """Equal kinds are equal keys."""
+
+
+def _required(kind: RowKind) -> list[str]:
+    schema = getattr(kind, "schema", BaseTask)
+    return [name for name, each in schema.model_fields.items() if each.is_required()]
 
 
 def _validate(schema: type[M], value: Any, prefix: str) -> M:
@@ -175,6 +185,8 @@ class RowTasks:
             try:
                 prepared = kind.prepare(row)
             except DataError as error:
+                if isinstance(error, NoRequest) and not wrong and not self._prepared:
+                    raise DataError(f"{place}: {error}.{proposed_map(row, _required(kind))}") from None
                 wrong += 1
                 if wrong <= _REPORTED_ROWS:
                     problems.append(f"{place}: {str(error)[:_REPORTED_CHARACTERS]}")

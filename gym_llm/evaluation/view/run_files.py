@@ -50,6 +50,21 @@ def find_runs(paths: Sequence[str | os.PathLike[str]]) -> list[Path]:
     return list(dict.fromkeys(runs))
 
 
+def find_run(path: str) -> str:
+    """Return the one rollout file that a path stands for: a file, or a folder with one, such as `gym-llm eval` writes.
+
+    Raises:
+        UsageError: If the folder has none, or several.
+    """
+    if not os.path.isdir(path):
+        return path
+    runs = find_runs([path])
+    if len(runs) > 1:
+        named = ", ".join(map(str, sorted(runs)[:8]))
+        raise UsageError(f"{path} has {len(runs)} rollout files: name one of {named}.")
+    return str(runs[0])
+
+
 def read_summary(path: Path) -> dict[str, Any] | None:
     """Return a run's summary, `NAME.summary.json` beside its file; None if it cannot be read.
 

@@ -89,10 +89,10 @@ def test_every_kind_of_column_is_read(tmp_path):
     assert parquet._BATCH_ROWS < 90
 
 
-def test_eight_million_wrong_rows_are_not_all_read(tmp_path):
+def test_a_million_wrong_rows_are_not_all_read(tmp_path):
     """Of a file of 2 KB; the limit of memory is what one such run may take beyond its imports."""
     path = tmp_path / "a.jsonl.zst"
-    path.write_bytes(zstandard.ZstdCompressor().compress(b"{}\n" * 8_000_000))
+    path.write_bytes(zstandard.ZstdCompressor().compress(b'{"responses_create_params":1}\n' * 1_000_000))
     assert path.stat().st_size < 4_000
     with pytest.raises(DataError, match=r"line 5: .*\(and 996 more rows and perhaps others after 1,000 wrong ones\)"):
         gym.make("gym_llm/Weather-v0", tasks=str(path))

@@ -85,6 +85,20 @@ def test_preparing_leaves_the_row_alone() -> None:
 @pytest.mark.parametrize(
     "given, words",
     [
+        ({"level": 1, "Question": "2+2?", "Answer": "4"}, "--map 'Question=input, Answer=answer'"),
+        ({"the problem": "2+2?", "n": 4}, "columns are the problem, n. Try --map 'the problem=input, COLUMN=answer'"),
+        ({"n": 4, "answer": "B"}, "--map 'n=input'"),
+    ],
+)
+def test_columns_without_a_request_are_named_once_with_a_mapping(given: Any, words: str) -> None:
+    with pytest.raises(DataError, match=words) as caught:
+        RowTasks.from_rows([given] * 3, KIND)
+    assert str(caught.value).count("no `responses_create_params`") == 1
+
+
+@pytest.mark.parametrize(
+    "given, words",
+    [
         (3, "JSON object, got int"),
         ({}, "no `responses_create_params`"),
         ({"responses_create_params": 3, "answer": "B"}, "responses_create_params"),
