@@ -24,9 +24,10 @@ def proposed_map(row: Row, required: Sequence[str]) -> str:
     if not row:
         return ""
     columns = list(map(str, row))
-    question = _first(columns, _QUESTIONS) or next((name for name in columns if isinstance(row[name], str)), columns[0])
+    free = [name for name in columns if name not in required] or columns
+    question = _first(free, _QUESTIONS) or next((name for name in free if isinstance(row[name], str)), free[0])
     entries = [f"{question}=input"]
-    others = [name for name in columns if name != question]
+    others = [name for name in free if name != question]
     for field in required:
         if field not in columns:
             column = _first(others, _ANSWERS) or "COLUMN"
