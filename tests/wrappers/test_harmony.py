@@ -87,6 +87,74 @@ def test_ids_and_text_are_read_alike(env: HarmonyParser, encoding: Any, text: st
     assert said(from_text) == said(from_ids) == expected
 
 
+HM = "<|channel|>analysis<|message|>hm"
+TO_F = "<|channel|>commentary to=functions.f <|constrain|>json"
+
+
+@pytest.mark.parametrize("answer", ["4", "final words", "<b>4</b>"])
+@pytest.mark.parametrize(
+    "text",
+    [
+        HM + "<|start|>assistant<|channel|>final<|message|>",
+        HM + "<|end|><|channel|>final<|message|>",
+        HM + "<|channel|>final<|message|>",
+        HM + "<|end|>assistant<|channel|>final<|message|>",
+        HM + "<|end|><|start|>assistantfinal<|message|>",
+        HM + "<|end|><|start|>assistant final<|message|>",
+        HM + "<|end|><|start|>final<|message|>",
+        HM + "<|end|>final<|message|>",
+        HM + "<|end|><|message|>",
+        HM + "<|end|><|start|>assistant<|message|>",
+        HM + "<|start|>assistant<|message|>",
+        HM + "<|end|><|start|><|channel|>final<|message|>",
+        HM + "<|end|>\n<|start|>assistant<|channel|>final<|message|>",
+        HM + "<|end|><|start|>assistant<|channel|>final ",
+        HM + "<|return|><|start|>assistant<|channel|>final<|message|>",
+        "analysis<|message|>hm<|end|><|start|>assistant<|channel|>final<|message|>",
+        "assistant" + HM + "<|end|><|start|>assistant<|channel|>final<|message|>",
+        "<|channel|>analysis hm<|end|><|start|>assistant<|channel|>final<|message|>",
+        "<|channel|>analysis hm<|start|>assistant<|channel|>final<|message|>",
+    ],
+)
+def test_a_missing_special_token_is_made_up_for(env: HarmonyParser, encoding: Any, text: str, answer: str) -> None:
+    expected = [("reasoning", "hm"), ("message", answer)]
+    for end in ("", "<|return|>"):
+        whole = text + answer + end
+        assert said(env.action(turn(whole))) == said(env.action(turn("", **tokens(encoding, whole)))) == expected
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        HM + "<|start|>assistant" + TO_F + "<|message|>{}<|call|>",
+        HM + "<|end|>" + TO_F + "<|message|>{}",
+        HM + TO_F + "<|message|>{}<|call|>",
+        HM + "<|end|><|start|>assistant" + TO_F + "{}<|call|>",
+        HM + "<|end|> to=functions.f<|channel|>commentary<|message|>{}",
+        HM + "<|end|>assistant to=functions.f<|channel|>commentary json<|message|>{}<|call|>",
+    ],
+)
+def test_a_call_without_a_special_token_is_a_call(env: HarmonyParser, encoding: Any, text: str) -> None:
+    assert said(env.action(turn(text))) == said(env.action(turn("", **tokens(encoding, text))))
+    assert said(env.action(turn(text))) == [("reasoning", "hm"), ("f", "{}")]
+    answered = text.removesuffix("<|call|>") + FINAL
+    assert said(env.action(turn(answered)))[1:] == [("f", "{}"), ("message", "It rains.")]
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("analysisHm.assistantfinal4", [("reasoning", "Hm."), ("message", "4")]),
+        ("analysisWe multiply.assistantfinalThe answer", [("reasoning", "We multiply."), ("message", "The answer")]),
+        ('analysisHmassistantcommentary to=functions.f json{"a": 1}', [("reasoning", "Hm"), ("f", '{"a": 1}')]),
+        ("analysis of the assistant role", [("message", "analysis of the assistant role")]),
+        ("The assistantfinal token", [("message", "The assistantfinal token")]),
+    ],
+)
+def test_a_turn_without_any_special_tokens_is_read(env: HarmonyParser, text: str, expected: list[Any]) -> None:
+    assert said(env.action(turn(text))) == expected
+
+
 @pytest.mark.parametrize(
     ("text", "expected"),
     [
@@ -117,7 +185,7 @@ def test_a_call_runs_the_tool_and_carries_the_turns_tokens(env: HarmonyParser, e
     ]
     assert (terminated, info["tool_errors"], call["call_id"]) == (False, 0, "call_1")
     assert {key: call[key] for key in fields} == fields and not fields.keys() & reasoning.keys()
-    assert [item["call_id"] for item in env.action(turn(CALL + CALL))] == ["call_2"]
+    assert [item["call_id"] for item in env.action(turn(CALL))] == ["call_2"]
     assert [item["call_id"] for item in env.action(turn(CALL + "<|end|>" + CALL))] == ["call_3", "call_4"]
     env.reset(seed=1)
     assert env.action(turn(CALL))[0]["call_id"] == "call_1"

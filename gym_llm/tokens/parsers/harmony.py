@@ -6,6 +6,7 @@ import contextlib
 import functools
 import re
 from bisect import bisect_left
+from itertools import islice
 from typing import TYPE_CHECKING, NamedTuple
 
 from gymnasium.error import DependencyNotInstalled
@@ -23,6 +24,26 @@ _START = re.compile(r"<\|start\|>\w*")
 _MARK = "<|message|>"
 """What every message in the format has between its header and its content."""
 _END = re.compile(r"<\|(?:end|call|return)\|>")
+_KNOWN = "analysis|commentary|final"
+_BEGIN = re.compile(
+    rf"(?:<\|start\|>[^<\n]{{0,200}})?<\|channel\|>\s?(?:{_KNOWN})[^<\n]{{0,200}}(?:<\|constrain\|>[^<\n]{{0,60}})?<\|message\|>"
+    r"|<\|start\|>assistant[^<\n]{0,200}<\|message\|>"
+)
+"""A whole header: where it begins, a message ends that has no end of its own."""
+_LONGEST_BEGIN = 200
+"""Token ids of such a header, at most."""
+_NO_CHANNEL = re.compile(rf"(?:assistant)?\s?(?=(?:{_KNOWN})(?:[\s<]|\Z))")
+_NO_START = re.compile(r"(?:assistant)?\s?(?=<\|channel\|>|to=|\Z)")
+_NO_MARK = re.compile(
+    rf"\s{{0,9}}(?:<\|start\|>)?(?:assistant)?<\|channel\|>({_KNOWN})(?:\s{{1,2}}to=([\w.-]{{1,99}}))?"
+    r"(?:\s?(?:<\|constrain\|>)?\s?(?:json|code)(?![a-z]))?\s?"
+)
+"""A header that no `<|message|>` ends."""
+_BARE = re.compile(
+    rf"(?:\A|assistant)({_KNOWN})(?: to=functions\.([\w.-]{{1,99}}?)(?= ?(?:json|code)?\s?[{{\[]))?"
+    r"(?: ?(?:json|code)(?=[{\[]))?"
+)
+"""A header of which a server has left out all special tokens."""
 _LONGEST_HEADER = 1_000
 """Characters, or token ids; a header is a few words."""
 
@@ -35,9 +56,11 @@ class Harmony(MessageParser):
       (`python`, `browser.search`: gpt-oss's built-in tools) becomes a call of that name.
     - All other messages stay messages: `final`, and `commentary` without a recipient, which announces calls.
 
+    A missing special token is made up for, also all of them (`analysisHm.assistantfinal4`): a header ends the message
+    before it, and a message of this turn is the assistant's.
+
     A turn is read from its `generation_token_ids` if it is one message that has them, else from the text with its
-    special tokens. A turn that has reasoning or `function_call` items already is not changed, nor is text without
-    `<|message|>`.
+    special tokens. A turn that has reasoning or `function_call` items already is not changed, nor is other text.
 
     No text is lost. A message that was cut off is an item like any other. The arguments of such a call are invalid
     JSON, and the environment reports that to the model. From the first place that violates the format, or after
@@ -63,9 +86,11 @@ class Harmony(MessageParser):
         if isinstance(ids, list) and turn.messages == 1:
             # Ids of another vocabulary, or what are no ids at all.
             with contextlib.suppress(HarmonyError, OverflowError, TypeError, ValueError):
-                if _token(_MARK) in ids:
+                if _token(_MARK) in ids or _token(_CHANNEL) in ids:
                     return _take_apart(_Ids(ids))
-        return _take_apart(_Text(text)) if _MARK in text else None
+        if _MARK in text or _CHANNEL in text:
+            return _take_apart(_Text(text))
+        return _without_marks(text) if text.startswith("analysis") and "assistant" in text else None
 
 
 class _Text:
@@ -81,8 +106,11 @@ class _Text:
         return (position, position + len(_MARK)) if position >= 0 else None
 
     def end(self, start: int) -> tuple[int, int] | None:
-        """Where the next token that ends a message begins and ends."""
+        """Where the next token that ends a message begins and ends; of a header that does so, where it begins."""
         match = _END.search(self.text, start)
+        begin = _BEGIN.search(self.text, start, match.start() if match else self.length)
+        if begin:
+            return begin.start(), begin.start()
         return match.span() if match else None
 
     def text_between(self, start: int, end: int) -> str:
@@ -101,12 +129,21 @@ class _Ids:
         mark, ends = _token(_MARK), set(load_encoding().stop_tokens())
         self._marks = [index for index, token in enumerate(ids) if token == mark]
         self._ends = [index for index, token in enumerate(ids) if token in ends]
+        begins = (_token("<|start|>"), _token(_CHANNEL))
+        self._begins = [index for index, token in enumerate(ids) if token in begins]
 
     def mark(self, start: int) -> tuple[int, int] | None:
         return _first(self._marks, start)
 
     def end(self, start: int) -> tuple[int, int] | None:
-        return _first(self._ends, start)
+        end = _first(self._ends, start)
+        for begin in self._begins[bisect_left(self._begins, start) :]:
+            if end and begin > end[0]:
+                break
+            mark = _first(self._marks, begin)
+            if mark and mark[1] - begin < _LONGEST_BEGIN and _BEGIN.fullmatch(self.text_between(begin, mark[1])):
+                return begin, begin
+        return end
 
     def text_between(self, start: int, end: int) -> str:
         return load_encoding().decode(self.ids[start:end])
@@ -128,10 +165,15 @@ def _take_apart(written: _Text | _Ids) -> list[Piece]:
         header = None
         if (mark := written.mark(start)) and mark[0] - start <= _LONGEST_HEADER and len(pieces) < MAX_PIECES - 2:
             header = _read_header(tuple(written.ids_between(start, mark[0])), start == 0)
+        end = None if mark is None or header is None else written.end(mark[1])
         if mark is None or header is None:
-            return [*pieces, written.text_between(start, written.length)]
-        end = written.end(mark[1])
-        text = written.text_between(mark[1], end[0] if end else written.length)
+            text, end = _unmarked(written, start, mark)
+            if (match := _NO_MARK.match(text)) is None or match.end() == len(text) or len(pieces) >= MAX_PIECES - 2:
+                return [*pieces, written.text_between(start, written.length)]
+            header = _Header((match[2] or "").removeprefix("functions."), match[1] == "analysis", "")
+            text = text[match.end() :]
+        else:
+            text = written.text_between(mark[1], end[0] if end else written.length)
         start = end[1] if end else written.length
         if header.recipient:
             pieces.append(WrittenCall(header.recipient, text or "{}"))
@@ -139,6 +181,30 @@ def _take_apart(written: _Text | _Ids) -> list[Piece]:
             if header.stray:
                 pieces.append(header.stray)
             pieces.append(Thought(text, closed=end is not None) if header.is_analysis else text)
+    return pieces
+
+
+def _unmarked(written: _Text | _Ids, start: int, mark: tuple[int, int] | None) -> tuple[str, tuple[int, int] | None]:
+    """Return the text of a message without `<|message|>`, header and all, and its end; "" if there is none."""
+    end = written.end(start + 1)
+    if (end is None and mark is not None) or (end is not None and mark is not None and end[0] > mark[0]):
+        return "", end
+    return written.text_between(start, end[0] if end else written.length), end
+
+
+def _without_marks(text: str) -> list[Piece] | None:
+    """Read a turn of which a server has left out all special tokens; None if it is not one."""
+    headers = list(islice(_BARE.finditer(text), MAX_PIECES // 2))
+    if len(headers) < 2 or headers[0].start() > 0:
+        return None
+    ends = [*(header.start() for header in headers[1:]), len(text)]
+    pieces: list[Piece] = []
+    for header, end in zip(headers, ends, strict=True):
+        content = text[header.end() : end]
+        if header[2]:
+            pieces.append(WrittenCall(header[2], content.strip() or "{}"))
+        else:
+            pieces.append(Thought(content) if header[1] == "analysis" else content)
     return pieces
 
 
@@ -150,12 +216,28 @@ class _Header(NamedTuple):
     stray: str
 
 
+def _mended(header: str) -> str:
+    """Return a header with the special tokens that it should have."""
+    header = header.lstrip()
+    start = "<|start|>" if header.startswith("<|start|>") else ""
+    rest = header.removeprefix(start)
+    if match := _NO_CHANNEL.match(rest):
+        return f"<|start|>assistant{_CHANNEL}{rest[match.end() :]}"
+    if match := _NO_START.match(rest):
+        return f"<|start|>assistant {rest[match.end() :]}"
+    return header
+
+
 @functools.lru_cache
 def _read_header(ids: tuple[int, ...], is_first: bool) -> _Header | None:
     """Read a header with `openai_harmony`; None if the format does not allow it."""
     from openai_harmony import HarmonyError, Role, StreamableParser
 
     encoding = load_encoding()
+    header = _mended(encoding.decode(ids))
+    if _END.search(header) or header.count(_CHANNEL) > 1:  # of several messages
+        return None
+    ids = tuple(encoding.encode(header, allowed_special="all"))
     # A prompt ends with `<|start|>assistant`.
     role = Role.ASSISTANT if is_first and ids[:1] != (_token("<|start|>"),) else None
     parser = StreamableParser(encoding, role, strict=True)
@@ -166,7 +248,6 @@ def _read_header(ids: tuple[int, ...], is_first: bool) -> _Header | None:
     except HarmonyError:
         return None
     (message,) = parser.messages
-    header = encoding.decode(ids)
     # Without `to=` the parser takes other words for the recipient.
     recipient = (message.recipient or "").partition("<|")[0].strip() if "to=" in header else ""
     stray = _START.sub("", header).partition(_CHANNEL)[0].strip()
