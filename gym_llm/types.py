@@ -43,6 +43,9 @@ id has none, since the model has not read it."""
 TURN_FIELDS = (*TOKEN_FIELDS, CONSTRAINED, WEIGHT_VERSIONS, ROUTED_EXPERTS)
 """All fields of a turn's tokens: parsers move them to the turn's last item, and clients get them on request."""
 
+ANSWER_PHASE = "final_answer"
+"""The `phase` of a message, as the Responses API has it: an engine says so of an answer that was cut off."""
+
 Row: TypeAlias = dict[str, Any]
 """One line of a task file: `responses_create_params` (a `Request`) and the verifier's own fields."""
 

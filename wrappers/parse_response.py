@@ -9,7 +9,7 @@ import gymnasium as gym
 from gymnasium.error import DependencyNotInstalled
 from gymnasium.utils import RecordConstructorArgs
 
-from gym_llm.protocols.responses.actions import output_items, with_output
+from gym_llm.protocols.responses.actions import output_items, with_output, with_status
 from gym_llm.tokens.parsers import Parser, make_parser, parser_names
 from gym_llm.tokens.parsers.harmony import Harmony
 from gym_llm.tokens.parsers.reasoning import Reasoning
@@ -55,7 +55,7 @@ class ParsingWrapper(gym.ActionWrapper[Any, Any, Any], RecordConstructorArgs):
 
     def action(self, action: Any) -> Any:
         """The action with what was parsed in items of their own; the same object if there is nothing to do."""
-        items = output_items(action)
+        items = with_status(action, output_items(action))
         parsed = self.parser.parse(items, self._request)
         if parsed is items:
             return action

@@ -108,6 +108,8 @@ def _plain_number(value: Any) -> Any:
     Much has a `__float__` without being a real number: numpy's complex numbers, texts and times, and mocks.
     """
     kind = type(value)
+    if isinstance(value, np.ndarray) and hasattr(kind, "mask"):
+        return None  # of `numpy.ma` and its likes: a missing value has a number in its place
     if isinstance(value, (np.generic, np.ndarray)) and value.dtype.kind not in _REAL_KINDS:
         return None
     if issubclass(kind, (numbers.Real, Decimal)):

@@ -253,7 +253,8 @@ class VerifierEnv(LazilySeeded[Request, Any], AuthorHooks[TaskT, StateT]):
         try:
             terminated, truncated = self._advance(episode, items, response)
             info = {"task_index": episode.task_index, "turn": episode.turn, "tool_errors": episode.tool_errors}
-            reward = read_step_reward(episode, info) if episode.step_reward != 0.0 else 0.0
+            is_paid = type(episode.step_reward) not in (float, int) or episode.step_reward != 0  # `np.ma.masked` is not
+            reward = read_step_reward(episode, info) if is_paid else 0.0
             reward += self._finish(episode, info) if terminated or truncated else 0.0
             if self._task_draw is not None:
                 self._tell_sampler(reward, terminated or truncated, info)

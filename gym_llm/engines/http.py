@@ -47,6 +47,7 @@ from gym_llm.engines.routing import Router, Server, base_url
 from gym_llm.engines.sampling import wants_log_probs
 from gym_llm.engines.scores import Scores, check_row
 from gym_llm.engines.sockets import raise_open_files_limit
+from gym_llm.engines.thoughts import SeenThoughts, settle_thought
 from gym_llm.engines.weights import UpdateMode, Weights
 from gym_llm.errors import EngineError, EngineUnavailable
 from gym_llm.protocols.chat.completions import chat_to_response
@@ -191,6 +192,7 @@ class HTTPEngine(Engine):
         self._health = HealthChecks(self._answers)
         self._takes_weights = takes_weights
         self._weights: ServerWeights | None = None
+        self._thoughts = SeenThoughts()
 
     def __repr__(self) -> str:
         urls = ",".join(str(server.base_url) for server in self.router.servers)
@@ -457,15 +459,16 @@ class HTTPEngine(Engine):
             text = f"answered something that is not JSON: {printable(payload[:200].decode(errors='replace'))}"
             raise EngineError(f"{server.endpoint} {text}", failure_kind="agent_run_error") from None
         if self.api == "chat":
-            return chat_to_response(answer)
-        if prompt is not None:
+            return self._thoughts.settle(chat_to_response(answer))
+        if prompt is not None and self._prompts is not None:
             log_probs = wants_log_probs(request)
-            return completion_to_response(answer, model=self.model, prompt=prompt, text_log_probs=log_probs)
+            response = completion_to_response(answer, model=self.model, prompt=prompt, text_log_probs=log_probs)
+            return settle_thought(response, prompt, self._prompts)
         if isinstance(answer, dict) and answer.get("status") not in (None, "completed", "incomplete"):
             message, status = server_message(payload), excerpt(answer["status"], 60)
             text = f"{server.endpoint} answered with a response of status {status}: {message[:300]}"
             raise EngineError(text, failure_kind="agent_run_error")
-        return checked_response(answer)
+        return self._thoughts.settle(checked_response(answer))
 
     async def _first_model(self, session: aiohttp.ClientSession, url: URL) -> str:
         """The model to ask a server for: `model`, else the first that it lists; raises as `start` does."""

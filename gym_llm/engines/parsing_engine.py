@@ -10,7 +10,7 @@ from gym_llm.concurrency import drive
 from gym_llm.engines.engine import Engine
 from gym_llm.engines.sampling import wants_log_probs
 from gym_llm.engines.text_log_probs import spread_log_probs
-from gym_llm.protocols.responses.actions import output_items
+from gym_llm.protocols.responses.actions import output_items, with_status
 from gym_llm.tokens.parsers import Parser, make_parser
 from gym_llm.types import Request, ResponseDict
 
@@ -40,7 +40,7 @@ class ParsingEngine(Engine):
     async def respond(self, request: Request, *, episode_id: str = "") -> ResponseDict:
         """The engine's answer, parsed; see `Engine.respond`."""
         response = await self.engine.respond(request, episode_id=episode_id)
-        sampled = items = output_items(response)  # what a server sent may be anything
+        sampled = items = with_status(response, output_items(response))  # what a server sent may be anything
         for parser in self._parsers:
             items = await drive(parser.parse, items, request)  # one that works in another process waits for it
         if wants_log_probs(request):

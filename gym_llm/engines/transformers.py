@@ -19,6 +19,7 @@ from gym_llm.engines.grammar_masks import GrammarMasks, TokenMask
 from gym_llm.engines.prompt_ids import build_prompt, check_model, objection, prompt_tokens
 from gym_llm.engines.sampling import check_sampling, turn_seed, wants_log_probs
 from gym_llm.engines.scores import MOST_LIKELIEST, Scores, check_row
+from gym_llm.engines.thoughts import settle_thought
 from gym_llm.engines.weights import Gate, UpdateMode, Weights, check_update, load_weights, to_its_end, weights_folder
 from gym_llm.errors import EngineError, EngineUnavailable
 from gym_llm.records.failures import reason
@@ -383,7 +384,7 @@ class TransformersEngine(Engine):
         )
         if sequence.top_log_probs is not None:
             response["output"][-1]["content"][0]["logprobs"] = self._entries(sequence)
-        return response
+        return settle_thought(response, sequence.prompt, self._prompts)
 
     def _entries(self, sequence: TokenSequence) -> list[dict[str, Any]]:
         """The log probabilities of a sequence as the Responses API has them."""

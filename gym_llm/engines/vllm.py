@@ -22,6 +22,7 @@ from gym_llm.engines.grammar_masks import GrammarMasks
 from gym_llm.engines.prompt_ids import build_prompt, check_model, prompt_tokens
 from gym_llm.engines.sampling import INT64, sampling_arguments, turn_seed, wants_log_probs
 from gym_llm.engines.scores import Scores, check_row
+from gym_llm.engines.thoughts import settle_thought
 from gym_llm.engines.vllm_process import first_line, make_llm
 from gym_llm.engines.weights import Gate, UpdateMode, Weights, check_update, to_its_end, weights_folder
 from gym_llm.errors import EngineError, EngineUnavailable
@@ -250,7 +251,7 @@ class VLLMEngine(Engine):
         if wants_log_probs(request):
             entries = [self._entry(output.logprobs, n) for n in range(len(sampled))]
             response["output"][-1]["content"][0]["logprobs"] = entries
-        return response
+        return settle_thought(response, prompt, self._prompts)
 
     async def score(self, ids: Sequence[int], *, top_k: int = 0, adapter: str | None = None) -> Scores:
         """Return the log probabilities of a row; see `Engine.score`. The context has to have room for one more."""

@@ -87,6 +87,19 @@ def output_items(action: Any) -> list[Item]:
     return read_action(action)[0]
 
 
+def with_status(action: Any, items: list[Item]) -> list[Item]:
+    """Return the output items of an action; the last says that it was cut off, if only the response does.
+
+    >>> with_status({"status": "incomplete"}, [{"type": "message", "content": "4"}])[0]["status"]
+    'incomplete'
+    """
+    response = action if isinstance(action, dict) else {}
+    is_cut_off = response.get("status") == "incomplete" or response.get("incomplete_details")
+    if not items or not is_cut_off or items[-1].get("status", "") not in ("", None, "in_progress"):
+        return items
+    return [*items[:-1], {**items[-1], "status": "incomplete"}]
+
+
 def with_output(action: Any, items: list[Item]) -> dict[str, Any] | list[Item]:
     """Return an action with other output items: a dict for a response, a list for a bare list; always a copy."""
     if isinstance(action, (list, tuple)):

@@ -4,8 +4,17 @@ from __future__ import annotations
 
 from typing import Any
 
-from gym_llm.tokens.parsers.parser import MAX_PIECES, MessageParser, Piece, Thought, Turn, with_content, with_text
-from gym_llm.types import Item
+from gym_llm.tokens.parsers.parser import (
+    MAX_PIECES,
+    MessageParser,
+    Piece,
+    Thought,
+    Turn,
+    is_message,
+    with_content,
+    with_text,
+)
+from gym_llm.types import Item, Request
 
 _MOST_BLOCKS = MAX_PIECES // 2 - 1  # one may have whitespace before it, which is a piece, too
 
@@ -17,6 +26,9 @@ class Reasoning(MessageParser):
 
     - `<think>…</think>`, any number of times with only whitespace around, is reasoning: one item for each block.
     - If `</think>` comes first, everything before it is reasoning: the chat template opened the block.
+    - A text without a tag that a limit cut off (`status` is `"incomplete"`) is reasoning too: the chat template opened
+      the block. An engine that knows better says so with the message's `phase`, `"final_answer"`
+      (`gym_llm.engines.thoughts`).
     - An unclosed `<think>` makes the rest reasoning (`status` is `"incomplete"`). No message is left, so the episode's
       answer is "".
     - From the first other text on, everything is the answer; tags in it (quoted, in code) are plain text. The same
@@ -51,6 +63,12 @@ class Reasoning(MessageParser):
         # One character is found ten times as fast as a tag, and most texts do not even have that.
         return self._first in text and (self.start in text or self.end in text)
 
+    def parse(self, items: list[Item], request: Request) -> list[Item]:
+        """The items with the messages taken apart; see `Parser.parse`."""
+        if items and _is_unsettled(items[-1]):
+            return self._take_apart(Turn(items, request))
+        return super().parse(items, request)
+
     def read(self, message: Item, text: str, turn: Turn) -> list[Piece] | None:
         """The thoughts at the message's beginning, and the rest of it; see `MessageParser.read`."""
         if not turn.may_think:
@@ -58,7 +76,8 @@ class Reasoning(MessageParser):
         blocks, position = split_reasoning(text, self.start, self.end)
         turn.may_think = not text[position:].strip()
         if not blocks:
-            return None
+            is_thought = _is_unsettled(message) and message is turn.items[-1] and not turn.has_calls and text.strip()
+            return [Thought(text, closed=False)] if is_thought else None
         pieces: list[Piece] = []
         for number, (gap, thought, closed) in enumerate(blocks, 1):
             if gap:
@@ -68,6 +87,11 @@ class Reasoning(MessageParser):
         if rest := content[position:] if isinstance(content, str) else _parts_from(content, position):
             pieces.append(with_content(message, rest))
         return pieces
+
+
+def _is_unsettled(item: Item) -> bool:
+    """Whether an item is a message that was cut off, and no engine says that it is the answer."""
+    return item.get("status") == "incomplete" and is_message(item) and item.get("phase") is None
 
 
 def split_reasoning(text: str, start: str, end: str) -> tuple[list[tuple[str, str, bool]], int]:

@@ -6,8 +6,31 @@ import re
 
 _OPENING = re.compile(r"<think(?:ing)?>")
 _CLOSING = re.compile(r"</think(?:ing)?>")
+_TAGS = {
+    "<think>": "</think>",
+    "<thinking>": "</thinking>",
+    "[THINK]": "[/THINK]",
+    "<seed:think>": "</seed:think>",
+    "◁think▷": "◁/think▷",
+    "<reasoning>": "</reasoning>",
+    "<thought>": "</thought>",
+    "<|START_THINKING|>": "<|END_THINKING|>",
+    "<|channel|>analysis<|message|>": "<|end|>",
+}
+CLOSING_TAGS = tuple(_TAGS.values())
+"""What ends a thought, in the formats of several models."""
 _MOST_TAGS = 10_000
 """Pairs that are taken out, some 10 ms; no model thinks so often."""
+
+
+def closing_tag(prompt_end: str) -> str | None:
+    r"""Return what ends the thought that a prompt has opened; None if it has opened none.
+
+    >>> closing_tag("<|im_start|>assistant\n<think>\n"), closing_tag("<think>\n\n</think>\n\n")
+    ('</think>', None)
+    """
+    prompt_end = prompt_end.rstrip()
+    return next((closing for opening, closing in _TAGS.items() if prompt_end.endswith(opening)), None)
 
 
 def strip_thinking(text: str, *, unclosed: bool = False, conform: bool = False) -> str:

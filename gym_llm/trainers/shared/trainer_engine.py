@@ -9,6 +9,7 @@ from gym_llm.engines import Capabilities, Engine
 from gym_llm.engines.engine_response import overflow_response, text_response
 from gym_llm.engines.prompt_ids import build_prompt, prompt_tokens
 from gym_llm.engines.sampling import sampling_arguments, stop_place
+from gym_llm.engines.thoughts import settle_thought
 from gym_llm.errors import EngineError
 from gym_llm.tokens.prompt_tokens import History, PromptTokens
 from gym_llm.tokens.weight_versions import runs_of
@@ -108,7 +109,7 @@ class TrainerEngine(Engine):
         text, ended = self.turn_text(token_ids)
         if not ended and (place := stop_place(text, arguments.get("stop"))) is not None:
             text, stopped = text[:place], True
-        return text_response(
+        response = text_response(
             text,
             tokens=(prompt, token_ids, log_probs),
             model=self.model,
@@ -117,3 +118,4 @@ class TrainerEngine(Engine):
             weight_versions=None if versions is None else runs_of(versions),
             routed_experts=experts,
         )
+        return settle_thought(response, prompt, self._prompts)

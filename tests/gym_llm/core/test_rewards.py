@@ -50,6 +50,9 @@ def test_numbers_are_rewards(verdict: Any) -> None:
         np.array([1.0, 2.0]),
         1j,
         object(),
+        *(np.ma.masked, np.ma.array(1.0, mask=True), np.ma.array(1.0), np.ma.array([1.0], mask=[True])),
+        *(np.ma.array([1.0, 0.0], mask=[True, False])[0], Verdict(np.ma.masked), Verdict(np.ma.array(1.0, mask=True))),
+        Verdict(1.0, {}, {"style": np.ma.masked}),
         *(np.complex128(1 + 2j), np.complex64(1), np.array(1j), torch.tensor(1j)),
         *(np.str_("1.0"), np.bytes_(b"1"), b"1", np.array("1.0"), np.array(["1.0"])),
         *(np.timedelta64(1, "ns"), np.datetime64(1, "ns"), np.array(1, "m8[s]"), np.array(1.0, object)),
@@ -138,3 +141,10 @@ def test_a_bug_in_verify_is_a_warning_a_traceback_and_one_line_of_the_log(
         assert record["error_phase"] == "verify" and 'return {"nan"' in (record["traceback"] or "")
     (said,) = [each.getMessage() for each in caplog.records if "KeyError" in each.getMessage()]
     assert "is masked, it failed in verify" in said and 'return {"nan"' in said
+
+
+def test_a_missing_value_of_pandas_is_no_reward() -> None:
+    pandas = pytest.importorskip("pandas")
+    for verdict in (pandas.NA, pandas.NaT, pandas.Series([pandas.NA], dtype="Float64"), Verdict(pandas.NA)):
+        with pytest.raises(InvalidReward):
+            read_verdict(verdict, {})

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import gymnasium as gym
+import numpy as np
 import pytest
 from gymnasium.utils.env_checker import check_env
 from gymnasium.wrappers import TimeLimit, TransformReward
@@ -30,7 +31,7 @@ from gym_llm.wrappers import RecordRollouts, TokenIdTracking
 
 DIG, REST = [function_call("dig", {"depth": 2})], [function_call("rest")]
 DONE, MORE = message("done"), message("more")
-NOT_FINITE = {"nan": math.nan, "inf": -math.inf, "text": "much", "none": None}
+NOT_FINITE = {"nan": math.nan, "inf": -math.inf, "text": "much", "none": None, "masked": np.ma.masked}
 
 
 class Plain(VerifierEnv):
@@ -167,7 +168,10 @@ def test_a_detail_of_a_verdict_is_not_taken_for_it() -> None:
     assert steps(Plain([row()]), DIG, DONE) == [(0.0, False, False, None), (1.0, True, False, None)]
 
 
-@pytest.mark.parametrize(("answer", "shown"), [("nan", "nan"), ("inf", "-inf"), ("text", "'much'"), ("none", "None")])
+@pytest.mark.parametrize(
+    ("answer", "shown"),
+    [("nan", "nan"), ("inf", "-inf"), ("text", "'much'"), ("none", "None"), ("masked", "a MaskedConstant")],
+)
 @pytest.mark.filterwarnings("ignore:1 of 2 episodes")
 def test_one_that_is_no_finite_number_masks_the_episode(answer: str, shown: str) -> None:
     with pytest.raises(InvalidReward, match=f"this turn's step_reward is {shown}"):
