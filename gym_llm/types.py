@@ -207,6 +207,7 @@ class Episode(Generic[StateT]):
         tool_errors: Tool calls so far that did not succeed.
         usage: Token counts summed over the turns that reported them, else None.
         last_response: The last action as a response's dict (`id`, `status`, `output`, …); empty for a bare list.
+        reasoning_turns: Turns of reasoning alone since the model last said something else.
         step_reward: This turn's reward, 0.0 as it begins. `respond` and tools (`self.episode`) may add to it; a hook
             in a process of its own cannot.
     """
@@ -221,6 +222,7 @@ class Episode(Generic[StateT]):
     tool_errors: int = 0
     usage: Usage | None = None
     last_response: dict[str, Any] = field(default_factory=dict)
+    reasoning_turns: int = 0
     step_reward: float = 0.0
 
     @property

@@ -107,6 +107,7 @@ class StateCopy:
             items=episode.items.copy(),
             turn=episode.turn,
             turn_start=episode.turn_start,
+            reasoning_turns=episode.reasoning_turns,
             tool_errors=episode.tool_errors,
             usage=None if episode.usage is None else episode.usage.copy(),
             last_response=episode.last_response,

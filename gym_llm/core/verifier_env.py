@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import inspect
 from typing import Any, ClassVar, Self, cast
 
@@ -33,6 +34,7 @@ from gym_llm.protocols.responses.transcript import transcript
 from gym_llm.types import Episode, Item, Request, ReverifyMode, Row, StateT, Verdict
 
 _RESET_OPTIONS = {"task", "task_index"}
+_MOST_REASONING_TURNS = 3
 _UNFINISHED = {"incomplete", "failed", "cancelled"}
 
 
@@ -48,6 +50,22 @@ def has_only_reasoning(items: list[Item]) -> bool:
     )
 
 
+def never_answers(episode: Episode) -> bool:
+    """Count a turn of reasoning alone; whether it is one too many, since the same request would get the same again."""
+    episode.reasoning_turns += 1
+    is_stuck = episode.reasoning_turns >= _MOST_REASONING_TURNS
+    if is_stuck:
+        _warn_of_reasoning()
+    return is_stuck
+
+
+@functools.cache
+def _warn_of_reasoning() -> None:
+    gym.logger.warn(
+        f"{_MOST_REASONING_TURNS} turns had reasoning alone: serve the model without --reasoning-parser, or with another."
+    )
+
+
 class VerifierEnv(LazilySeeded[Request, Any], AuthorHooks[TaskT, StateT]):
     """An environment that asks a model, runs its tool calls, and scores the episode.
 
@@ -55,7 +73,8 @@ class VerifierEnv(LazilySeeded[Request, Any], AuthorHooks[TaskT, StateT]):
     The response decides what follows:
 
     - Function calls: the environment runs the tools and asks the model again.
-    - Only reasoning: the environment asks again.
+    - Only reasoning: the environment asks again, at most twice in a row. Then the episode is truncated with a warning:
+      the server files the model's answers as reasoning, or the model gives none.
     - Anything else: `user_turn` gives the user's next message. If it returns None, the episode terminates with the
       reward of `verify`.
     - A response that was cut off, or the last of `max_turns` turns: the episode is truncated, and `verify` scores it.
@@ -449,6 +468,7 @@ class VerifierEnv(LazilySeeded[Request, Any], AuthorHooks[TaskT, StateT]):
         last_turn = episode.turn >= self.max_turns
         calls = [item for item in items if item.get("type") == "function_call"]
         if calls:
+            episode.reasoning_turns = 0
             if not self.executes_tools:
                 return True, False
             self.phase = "tool"
@@ -458,7 +478,8 @@ class VerifierEnv(LazilySeeded[Request, Any], AuthorHooks[TaskT, StateT]):
             episode.tool_errors += errors
             return False, last_turn
         if has_only_reasoning(items):
-            return False, last_turn
+            return False, never_answers(episode) or last_turn
+        episode.reasoning_turns = 0
         self.phase = "respond"
         reply = call_hook(self.user_turn, self._task, episode)
         if reply is not None and inspect.isawaitable(reply):

@@ -21,7 +21,7 @@ from gym_llm.core.tasks import PreparedTask
 from gym_llm.core.teardown import run_teardown
 from gym_llm.core.tools import Tool
 from gym_llm.core.tools.calls import run_calls
-from gym_llm.core.verifier_env import VerifierEnv, has_only_reasoning, was_cut_off
+from gym_llm.core.verifier_env import VerifierEnv, has_only_reasoning, never_answers, was_cut_off
 from gym_llm.errors import EngineError, IllegalMove, InfrastructureError
 from gym_llm.judge.engine_argument import EngineArgument, auxiliary_engine
 from gym_llm.judge.opponents import (
@@ -515,7 +515,8 @@ class MultiAgentEnv(VerifierEnv[TaskT, StateT]):
             episode.tool_errors += errors
             self.phase = "env"
         if calls or has_only_reasoning(items):
-            return (False, True) if last_turn else None
+            is_stuck = not calls and never_answers(episode)
+            return (False, True) if is_stuck or last_turn else None
         self._moves[seat.name] = episode
         self._waiting.remove(seat.name)
         return None if self._waiting else self._play_moves()

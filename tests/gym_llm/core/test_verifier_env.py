@@ -12,6 +12,7 @@ from testing import function_call, message, message_item, outputs, response, row
 
 from gym_llm import BaseTask, Episode, Verdict, VerifierEnv, tool
 from gym_llm.concurrency import drive
+from gym_llm.core.verifier_env import _warn_of_reasoning
 from gym_llm.errors import DataError
 
 
@@ -44,6 +45,22 @@ def test_one_turn_is_an_episode() -> None:
     observation, reward, terminated, truncated, info = env.step(message("4"))
     assert observation["input"][1:] == message("4") and (reward, terminated, truncated) == (1.0, True, False)
     assert info == {"task_index": 0, "turn": 1, "tool_errors": 0}
+
+
+def test_three_turns_of_reasoning_alone_end_the_episode_with_one_warning(recwarn: pytest.WarningsRecorder) -> None:
+    """As where a server files all answers as reasoning: it would be asked the same again until the turns are used up."""
+    _warn_of_reasoning.cache_clear()
+    thought = {"type": "reasoning", "summary": [{"type": "summary_text", "text": "It is 4."}]}
+    env = echo(max_turns=32)
+    for _ in range(2):
+        env.reset(options={"task_index": 0})
+        assert [env.step([thought])[1:4] for _ in range(3)] == [(0.0, False, False)] * 2 + [(0.0, False, True)]
+    (warning,) = [str(each.message) for each in recwarn if "reasoning alone" in str(each.message)]
+    assert "--reasoning-parser" in warning
+    env.reset(options={"task_index": 0})
+    calls = [[thought], [thought], [function_call("ping")], [thought], [thought]]
+    assert [env.step(items)[2:4] for items in calls] == [(False, False)] * 5
+    assert env.step(message("4"))[1:4] == (1.0, True, False)
 
 
 def test_a_turn_of_reasoning_alone_is_asked_for_again_until_the_turns_are_used_up() -> None:
