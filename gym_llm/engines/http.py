@@ -31,6 +31,7 @@ from gym_llm.engines.http_bodies import (
 from gym_llm.engines.http_client import Endpoint, check_header_name, open_session, session_field
 from gym_llm.engines.http_failures import (
     failure_clause,
+    is_json,
     is_overflow,
     is_spent,
     kind_of,
@@ -69,6 +70,7 @@ BACKOFF_SECONDS = 0.5
 
 MAX_BACKOFF_SECONDS = 30.0
 START_SECONDS = 10.0
+_MOST_PAGES = 2
 
 _ENDPOINTS = {"chat": "chat/completions", "responses": "responses", "completions": "completions"}
 _RETRYABLE = frozenset({408, 409, 429})
@@ -360,6 +362,7 @@ class HTTPEngine(Engine):
         loop = asyncio.get_running_loop()
         fields = session_field(self.session_header, episode_id)
         refusal: EngineError | None = None  # of `max_completion_tokens`
+        pages = 0  # answers that were not JSON
         while True:
             if self._session is None:
                 raise EngineError(_NOT_RUNNING)
@@ -387,7 +390,7 @@ class HTTPEngine(Engine):
                     self._failed(server, episode_id, f"{server.base_url} gave no answer in {seconds:.3g} s", hung=True)
                 raise
             else:
-                if status == 200:
+                if status == 200 and is_json(payload):
                     server.on_trial = False
                     self._old_limit = self._old_limit or refusal is not None
                     return payload, server
@@ -395,21 +398,25 @@ class HTTPEngine(Engine):
                 if is_overflow(status, message):
                     return None, server
                 text = f"{server.base_url} answered {status}: {message[:300]}"
+                if status == 200:  # a proxy's page; one that comes again and again is no model server's
+                    pages += 1
+                    page = message[:200] if payload else "nothing"
+                    text = f"{server.endpoint} answered something that is not JSON: {page}"
                 failure = EngineError(text, failure_kind=kind_of_status(status))
                 if is_spent(status, payload):
                     raise EngineError(f"{text}. {QUOTA_SPENT}", failure_kind="provider_quota_exhausted")
                 if refusal is None and (older := with_old_limit(body, status, message)):
                     body, refusal = older, failure
                     continue
-                if status < 500 and status not in _RETRYABLE:
+                if 200 < status < 500 and status not in _RETRYABLE:
                     raise refusal or failure
                 wait = retry_after(reply.headers.get("Retry-After"))
-                if status >= 500:
+                if status >= 500 or status == 200:
                     self._failed(server, episode_id, text)
             finally:
                 server.in_flight -= 1
             failures.append(failure)
-            if len(failures) > self.max_retries:
+            if len(failures) > self.max_retries or pages > _MOST_PAGES:
                 text = f"Gave up after {len(failures)} tries: {failure}"
                 raise EngineError(text, failure_kind=failure.failure_kind)
             backoff = min(MAX_BACKOFF_SECONDS, BACKOFF_SECONDS * 2 ** min(len(failures) - 1, 10))
@@ -457,7 +464,7 @@ class HTTPEngine(Engine):
             answer = parse_body(payload)
         except ValueError:
             text = f"answered something that is not JSON: {printable(payload[:200].decode(errors='replace'))}"
-            raise EngineError(f"{server.endpoint} {text}", failure_kind="agent_run_error") from None
+            raise EngineError(f"{server.endpoint} {text}", failure_kind="provider_unavailable") from None
         if self.api == "chat":
             return self._thoughts.settle(chat_to_response(answer))
         if prompt is not None and self._prompts is not None:

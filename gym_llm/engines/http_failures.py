@@ -57,6 +57,21 @@ def parse_body(payload: bytes) -> Any:
             raise ValueError("It is nested too deeply.") from None
 
 
+def is_json(payload: bytes) -> bool:
+    """Whether the body of an answer begins and ends as JSON does; a short one is parsed.
+
+    >>> is_json(b'{"output": []}'), is_json(b"<html></html>"), is_json(b'{"output": [')
+    (True, False, False)
+    """
+    ends = payload.lstrip()[:1] + payload.rstrip()[-1:]
+    if ends in (b"{}", b"[]"):
+        return True
+    with suppress(ValueError):
+        parse_body(payload[:_MAX_MESSAGE])
+        return True
+    return False
+
+
 def server_message(payload: bytes) -> str:
     """Return the message of an error's body (in the shape of OpenAI, vLLM or FastAPI, else its text) as one line.
 
@@ -148,14 +163,14 @@ def kind_of(error: Exception) -> FailureKind:
 
 
 def kind_of_status(status: int) -> FailureKind:
-    """Return the failure kind for an HTTP status.
+    """Return the failure kind for an HTTP status; that of a 200 whose body is not JSON.
 
     >>> kind_of_status(429), kind_of_status(503), kind_of_status(400)
     ('provider_quota_exhausted', 'provider_unavailable', 'agent_request_failed')
     """
     if status in (402, 429):
         return "provider_quota_exhausted"
-    return "provider_unavailable" if status >= 500 else "agent_request_failed"
+    return "provider_unavailable" if status >= 500 or status == 200 else "agent_request_failed"
 
 
 def failure_clause(error: Exception) -> str:

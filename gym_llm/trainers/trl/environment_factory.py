@@ -154,7 +154,8 @@ class _Environment:
         by_model, calls = last.get("role") == "assistant", last.get("tool_calls")
         message = {name: value for name, value in last.items() if name != "tool_calls"}
         answer = {
-            "output": turn_items(message) if by_model else [],
+            # The message came to its end, though its calls were not made.
+            "output": [{"status": "completed", **item} for item in turn_items(message)] if by_model else [],
             "status": "completed" if by_model and not calls else "incomplete",
         }
         is_over = False

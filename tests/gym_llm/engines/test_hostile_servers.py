@@ -389,7 +389,11 @@ async def hang(request):
         (saying({}, 503), "provider_unavailable"),
         (saying({}, 400), "agent_request_failed"),
         (saying({}, 404), "agent_request_failed"),
-        (saying(b"<html>"), "agent_run_error"),
+        (saying(b"<html>"), "provider_unavailable"),
+        (saying(b""), "provider_unavailable"),
+        (saying(b'{"choices": [{"message": {"content": "4'), "provider_unavailable"),
+        (saying(b"data: {}\n\ndata: [DONE]"), "provider_unavailable"),
+        (saying(b"{Bad gateway}"), "provider_unavailable"),
         (saying({}), "agent_run_error"),
         (saying(with_tokens(sampled=[-1, 2])), "agent_run_error"),
         (saying(b"x" * 9_999), "agent_run_error"),
@@ -417,7 +421,7 @@ def test_a_server_that_went_away_is_unreachable_also_where_the_time_ends_the_tri
 
 
 def test_a_key_in_an_answer_changes_nothing_about_the_kind():
-    error = ask(saying(b"no: sk-secret"), api_key="sk-secret")
+    error = ask(saying(b'{"no": "sk-secret"}'), api_key="sk-secret")
     assert error.failure_kind == "agent_run_error" and "sk-secret" not in str(error)
 
 

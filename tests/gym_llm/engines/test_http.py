@@ -164,7 +164,7 @@ def test_responses_api_sends_the_request_as_it_is_but_for_token_fields() -> None
     ],
 )
 def test_responses_api_answers_that_are_none(answer: Callable[[Any], web.Response], expected: str) -> None:
-    error = ask(Server(answering(lambda: answer([]))), api="responses")
+    error = ask(Server(answering(lambda: answer([]))), api="responses", max_retries=0)
     assert isinstance(error, EngineError) and expected in str(error)
 
 
@@ -197,7 +197,15 @@ def test_token_ids_are_not_asked_for_by_default() -> None:
 
 
 @pytest.mark.parametrize(
-    "failure", [disconnect, disconnect_inside, *(answering(lambda s=s: failing(s)) for s in (408, 409, 500, 503))]
+    "failure",
+    [
+        *(disconnect, disconnect_inside),
+        *(answering(lambda s=s: failing(s)) for s in (408, 409, 500, 503)),
+        *(
+            answering(lambda t=t: web.Response(text=t))
+            for t in ("<html>502</html>", "", "Bad gateway", '{"choices": [')
+        ),
+    ],
 )
 def test_passing_failures_are_retried(failure: Handler) -> None:
     server = Server([failure, failure, good])
@@ -602,7 +610,7 @@ def test_the_key_is_in_no_error_wherever_that_is_cut(cut: int) -> None:
     key = "sk-verysecret-0123456789"
     for body in ({"error": "x" * cut + key}, "y" * cut + key):
         answer = web.json_response(body) if isinstance(body, dict) else web.Response(text=body)
-        said = str(ask(Server(answering(lambda answer=answer: answer)), api_key=key))
+        said = str(ask(Server(answering(lambda answer=answer: answer)), api_key=key, max_retries=0))
         assert key[:6] not in said and ("xxx" in said or "yyy" in said)
 
 
