@@ -62,7 +62,7 @@ def never_answers(episode: Episode) -> bool:
 @functools.cache
 def _warn_of_reasoning() -> None:
     gym.logger.warn(
-        f"{_MOST_REASONING_TURNS} turns had reasoning alone: serve the model without --reasoning-parser, or with another."
+        f"{_MOST_REASONING_TURNS} turns had only reasoning: serve it without --reasoning-parser, or with another."
     )
 
 

@@ -1,4 +1,4 @@
-"""What a turn is that a limit cut off before any closing tag: an unfinished thought, or an answer.
+"""Deciding whether a turn that a limit cut off is an unfinished thought or an answer.
 
 Chat templates of reasoning models end a prompt with `<think>`. A text that is cut off in such a thought has no tag at
 all, and must not be verified as an answer. Only the engine knows the prompt, so the engine decides. Parsers believe the
@@ -46,7 +46,7 @@ def settle_thought(response: ResponseDict, prompt: list[int], prompts: PromptTok
 
 
 class SeenThoughts:
-    """What a server's answers have shown: whether its model thinks, where the prompts are the server's."""
+    """A memory of whether a server's model thinks, for engines that do not make the prompts."""
 
     def __init__(self) -> None:
         self._thinks = self._answers = False

@@ -56,8 +56,8 @@ class Harmony(MessageParser):
       (`python`, `browser.search`: gpt-oss's built-in tools) becomes a call of that name.
     - All other messages stay messages: `final`, and `commentary` without a recipient, which announces calls.
 
-    A missing special token is made up for, also all of them (`analysisHm.assistantfinal4`): a header ends the message
-    before it, and a message of this turn is the assistant's.
+    Special tokens may be missing, even all of them (`analysisHm.assistantfinal4`). A header ends the message before
+    it, and a message without a role is the assistant's.
 
     A turn is read from its `generation_token_ids` if it is one message that has them, else from the text with its
     special tokens. A turn that has reasoning or `function_call` items already is not changed, nor is other text.

@@ -48,14 +48,14 @@ def test_one_turn_is_an_episode() -> None:
 
 
 def test_three_turns_of_reasoning_alone_end_the_episode_with_one_warning(recwarn: pytest.WarningsRecorder) -> None:
-    """As where a server files all answers as reasoning: it would be asked the same again until the turns are used up."""
+    """As where a server files all answers as reasoning: it would be asked the same until the turns are used up."""
     _warn_of_reasoning.cache_clear()
     thought = {"type": "reasoning", "summary": [{"type": "summary_text", "text": "It is 4."}]}
     env = echo(max_turns=32)
     for _ in range(2):
         env.reset(options={"task_index": 0})
         assert [env.step([thought])[1:4] for _ in range(3)] == [(0.0, False, False)] * 2 + [(0.0, False, True)]
-    (warning,) = [str(each.message) for each in recwarn if "reasoning alone" in str(each.message)]
+    (warning,) = [str(each.message) for each in recwarn if "only reasoning" in str(each.message)]
     assert "--reasoning-parser" in warning
     env.reset(options={"task_index": 0})
     calls = [[thought], [thought], [function_call("ping")], [thought], [thought]]

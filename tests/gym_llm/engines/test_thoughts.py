@@ -154,9 +154,7 @@ def test_completions_are_of_known_prompts(start: str, text: str, reason: str, ki
         (None, None),
     ],
 )
-def test_a_chat_server_whose_answers_have_no_thoughts_is_believed(
-    first: dict[str, Any] | None, phase: str | None
-) -> None:
+def test_a_chat_server_without_thoughts_so_far_is_believed(first: dict[str, Any] | None, phase: str | None) -> None:
     server = ModelServer()
     cut = {"message": {"role": "assistant", "content": CUT}, "finish_reason": "length"}
 
