@@ -43,6 +43,7 @@ SOURCES = (
 NEWEST = "GYM_LLM_NEWEST_PEERS"
 """A JSON object of peers that are played in another version: their Python, and what is installed for it."""
 _BENEATH = "GYM_LLM_BENEATH"
+_DIGEST = " --hash="
 os.environ[_BENEATH] = sysconfig.get_path("purelib")
 _OF_NEMO_GYM = (
     *("antlr4-python3-runtime==4.9.3", "devtools==0.13.0", "asttokens==3.0.2", "executing==2.3.0", "mcp==1.30.0"),
@@ -93,6 +94,12 @@ PEERS: dict[str, tuple[str, ...]] = {
     ),
     "nemo_gym_4": ("nemo-gym==0.4.0", "openai==2.7.2", *_OF_NEMO_GYM),
     "nemo_gym_7": ("nemo-gym==0.7.0", "openai==2.44.0", *_OF_NEMO_GYM),
+    "nemo_servers": (  # its servers' own packages, too
+        "nemo-gym==0.7.0 --hash=sha256:cce78fc3fd048f36b4c465fe8e9fe3cc5e7afb6f6e287bfe831f156988508a70",
+        *("openai==2.44.0", *_OF_NEMO_GYM, "math-verify==0.8.0", "latex2sympy2_extended==1.10.2", "defusedxml==0.7.1"),
+        *("editdistance==0.8.1", "openapi-schema-validator==0.6.3", "rfc3339-validator==0.1.4", "toml==0.10.2"),
+        "xmltodict==1.0.2",
+    ),
     "schemathesis": (
         *("schemathesis==4.32.5", "graphql-core==3.3.2", "harfile==0.6.0", "hypothesis-graphql==0.13.5"),
         *("jsonschema_rs==0.60.3", "pyrate-limiter==4.5.1"),
@@ -251,10 +258,14 @@ def make_environment(name: str) -> tuple[Path, str]:
         (packages / "beneath.pth").write_text(beneath)
         command = [sys.executable, "-m", "pip", "install", "-q", "--no-deps", "--no-compile"]
         command += ["--ignore-requires-python", "--target", str(packages)]
-        made = subprocess.run([*command, *requirements], capture_output=True, text=True, check=False)
-        if made.returncode:
-            shutil.rmtree(folder)
-            return python, str(made.stderr.strip().splitlines()[-1:])
+        pinned = folder / "pinned.txt"  # pip checks digests in a file only, and then of all that the file names
+        pinned.write_text("\n".join(each for each in requirements if _DIGEST in each), "utf-8")
+        plain = [each for each in requirements if _DIGEST not in each]
+        for what in [plain] if len(plain) == len(requirements) else [["-r", str(pinned)], plain]:
+            made = subprocess.run([*command, *what], capture_output=True, text=True, check=False)
+            if made.returncode:
+                shutil.rmtree(folder)
+                return python, str(made.stderr.strip().splitlines()[-1:])
         (folder / "complete").touch()
     return python, ""
 

@@ -35,6 +35,7 @@ MAIN = {
     "mcp1": ("mcp<2",),
     "agents": ("openai-agents", "pydantic-ai-slim", "langgraph", "langchain-openai", "smolagents"),
     "nemo_gym_4": (),  # an old version on purpose: nemo_gym_7 is the newest
+    "nemo_servers": (),  # the version that conform="nemo" follows
     "prime_rl": (),  # not on the index: its types are written down in our tests
     "rllm": (),  # a commit
 }

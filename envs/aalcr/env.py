@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal
+import json
+from typing import Any, Literal, TypeAlias
 
 from pydantic import model_validator
 
 from gym_llm import BaseTask, Episode, Metric, Verdict
-from gym_llm.judge import FAILS, JudgedEnv, last_label
+from gym_llm.errors import DataError
+from gym_llm.judge import FAILS, JudgedEnv, json_field, last_label
+
+Protocol: TypeAlias = Literal["legacy_v1_0", "official_v1_1"]
 
 BANDS = {
     "<80k": "lt_80k",
@@ -26,6 +30,8 @@ class AALCR(JudgedEnv):
     input tokens, `reward_lt_80k` to `reward_128k_plus`.
 
     Args:
+        judge_protocol: `"official_v1_1"` asks for `{"verdict": …}`, with version 1.1's rules, `"legacy_v1_0"` for a
+            word; None does what the row's `aa_lcr_judge_protocol` says. Rows of the other protocol are refused.
         judge_responses_create_params_overrides: Fields that replace those of `judge_responses_create_params`.
         **kwargs: As for every `JudgedEnv`.
     """
@@ -40,10 +46,12 @@ class AALCR(JudgedEnv):
         question: str
         answer: str
         input_tokens_band: Literal["<80k", "80k-100k", "100k-110k", "110k-128k", "128k+"]
+        aa_lcr_judge_protocol: Protocol = "legacy_v1_0"
 
     class Config(JudgedEnv.Config):
-        """Overrides for the judge's requests."""
+        """The protocol, and overrides for the judge's requests."""
 
+        judge_protocol: Protocol | None = None
         judge_responses_create_params_overrides: dict[str, Any] | None = None
 
         @model_validator(mode="after")
@@ -60,16 +68,25 @@ class AALCR(JudgedEnv):
 
     async def verify(self, task: Task, episode: Episode) -> Verdict:
         """Ask the judge whether the answer agrees with the official one."""
+        protocol = task.aa_lcr_judge_protocol
+        if self.config.judge_protocol not in (None, protocol):
+            raise DataError(f"judge_protocol must be the row's, {protocol}, got {self.config.judge_protocol}.")
         answer, reward = episode.text.strip(), 0.0
         details: dict[str, Any] = {"invalid_model_response": not answer}
         if answer:
             values = {"question": task.question, "official_answer": task.answer, "candidate_answer": answer}
-            parse, unparsable = (_exactly, "") if self.conform else (_last, FAILS)
-            judgement = await self.ask(values, parse, unparsable=unparsable, empty_fails=True)
+            if protocol == "official_v1_1":
+                parse, unparsable, prompt = (_object if self.conform else _verdict), FAILS, "judge_v1_1"
+            else:
+                parse, unparsable, prompt = _exactly if self.conform else _last, "" if self.conform else FAILS, "judge"
+            judgement = await self.ask(values, parse, prompt=prompt, unparsable=unparsable, empty_fails=True)
             details["invalid_judge_response"] = judgement.value == ""
             reward = float(judgement.value == "CORRECT")
         details[f"reward_{BANDS[task.input_tokens_band]}"] = reward
         return Verdict(reward, details)
+
+
+_verdict = json_field("verdict", ["CORRECT", "INCORRECT"], ignore_case=True)
 
 
 def _last(text: str) -> str | None:
@@ -78,3 +95,11 @@ def _last(text: str) -> str | None:
 
 def _exactly(text: str) -> str | None:
     return text.strip() if text.strip() in ("CORRECT", "INCORRECT") else None
+
+
+def _object(text: str) -> str | None:
+    try:
+        said = json.loads(text)
+    except (ValueError, RecursionError):
+        return None
+    return said["verdict"] if said in ({"verdict": "CORRECT"}, {"verdict": "INCORRECT"}) else None

@@ -11,6 +11,7 @@ from gym_llm import Episode, Metric, Verdict
 from gym_llm.core.env_config import Reward
 from gym_llm.grading.answer_lines import last_answer_line
 from gym_llm.grading.answers import last_boxed
+from gym_llm.grading.extraction import last_brace_box
 from gym_llm.grading.markup import without_fonts
 from gym_llm.judge.letters import LetterGraded
 from gym_llm.tokens.parsers.thinking import strip_thinking
@@ -73,7 +74,7 @@ class Abstention(LetterGraded):
     async def verify(self, task: Task, episode: Episode) -> Verdict:
         """Look for the token in the last box; ask the judge about any other answer."""
         said = strip_thinking(episode.last_message, conform=self.conform is not None)
-        boxed = last_boxed(said, mentions=self.conform is not None)
+        boxed = last_brace_box(said) if self.conform else last_boxed(said)
         answer = said if boxed is None else boxed
         text = None
         given = answer if self.conform else without_fonts(last_answer_line(said) or said if boxed is None else boxed)

@@ -24,15 +24,15 @@ from gym_llm.grading.sql import (
 from gym_llm.types import Row
 
 _OURS = Path(__file__).parent / "data" / "databases"
-_NO_ANSWER = "SELECT 1"
+_FAILURES = {"equal": "none", "different": "result_mismatch", "timed_out": "execution_timeout"}
 
 
 class BirdSQL(NemoCompatible):
     """Write a query, best in a fenced SQL block; 1.0 if it returns the same set of rows as the gold query.
 
     Details: `extracted_sql`, `had_codeblock`, `execution_match`, `failure_reason` (`none`, `no_sql_extracted`,
-    `execution_error`), `execution_status` (`equal`, `different`, `error`, `timed_out`, `too_large`, `worker_died`, or
-    None), `execution_error` (SQLite's message).
+    `result_mismatch`, `execution_error`, `execution_timeout`), `execution_status` (`equal`, `different`, `error`,
+    `timed_out`, `too_large`, `worker_died`, or None), `execution_error` (SQLite's message).
 
     Args:
         bird_sql_dir: The folder of the databases, `DB_ID/DB_ID.sqlite` each; None for those of the examples.
@@ -88,12 +88,9 @@ class BirdSQL(NemoCompatible):
         query = block = last_sql_block(episode.text, conform=self.conform is not None)
         if block is None and self.conform is None:
             query = extract_sql(episode.text)
-        is_answered = query is not None
         details = {"extracted_sql": query, "had_codeblock": block is not None, "execution_match": False}
         if query is None:
-            if self.conform is None:
-                return Verdict(0.0, _result(details, "no_sql_extracted"))
-            details["extracted_sql"] = query = _NO_ANSWER
+            return Verdict(0.0, _result(details, "no_sql_extracted"))
         question = Question(episode.state, query, task.gt_sql, [SetRule()], self.config.sql_execution_timeout_s)
         try:
             outcome = await compare(question)
@@ -102,7 +99,7 @@ class BirdSQL(NemoCompatible):
                 raise
             return Verdict(0.0, _result(details, "gold_execution_error", None, str(error)))
         details["execution_match"] = outcome.equal
-        failure = "none" if outcome.equal else "execution_error" if is_answered else "no_sql_extracted"
+        failure = _FAILURES.get(outcome.status, "execution_error")
         return Verdict(float(outcome.equal), _result(details, failure, outcome.status, outcome.message))
 
 

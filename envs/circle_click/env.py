@@ -15,6 +15,7 @@ from gym_llm.types import Item, Row, known
 from gym_llm.utils.png import asking, draw_circles, shuffled_colors
 
 _SIZE = 400
+_FAR = 10**9
 
 
 class CircleClick(NemoCompatible):
@@ -23,7 +24,7 @@ class CircleClick(NemoCompatible):
     Details: `clicked_x`, `clicked_y` (absent without a valid click), `hit`.
 
     Args:
-        conform: `"nemo"` compares the click with the first circle of the color only.
+        conform: `"nemo"` compares the click with the first circle of the color only, and reads it as Python's `json`.
         **kwargs: As for every `VerifierEnv`.
     """
 
@@ -79,7 +80,7 @@ class CircleClick(NemoCompatible):
 
     def verify(self, task: Task, episode: Episode) -> Verdict:
         """Return whether the first click lies in a circle of the color."""
-        x, y = clicked(episode)
+        x, y = clicked_as_nemo_gym(episode) if self.conform else clicked(episode)
         targets = [circle for circle in task.circles if circle.color == task.target_color]
         if self.conform:
             targets = targets[:1]
@@ -99,8 +100,19 @@ def clicked(episode: Episode) -> tuple[int | None, int | None]:
     return (None, None) if x is None else (x, y)
 
 
+def clicked_as_nemo_gym(episode: Episode) -> tuple[int | None, int | None]:
+    """Return the same as Python's `json` and `int` read it: `NaN` among the arguments is fine, and so is `" 7 "`."""
+    call = next(episode.function_calls("click"), None)
+    arguments: Any = parse_arguments(call["arguments"], as_python=True) if call else None
+    pixel: list[int | None] = [None, None]
+    with suppress(KeyError, TypeError, ValueError, OverflowError):
+        for place, name in enumerate("xy"):
+            pixel[place] = max(-_FAR, min(int(arguments[name]), _FAR))
+    return pixel[0], pixel[1]
+
+
 def _pixel(value: Any) -> int | None:
     if isinstance(value, str) and len(value) < 12:
         with suppress(ValueError):
             value = int(value)
-    return int(value) if isinstance(value, int | float) and abs(value) < 1e9 else None
+    return int(value) if isinstance(value, int | float) and abs(value) < _FAR else None

@@ -136,7 +136,7 @@ async def run_wrapped(
             if tests.fn_name is not None:
                 return _wrong_value_upstream(called.value, read_json(tests.outputs[number]))
             printed = called.value if isinstance(called.value, str) else ""
-            return await _wrong_lines(printed, tests.outputs[number], None if conform else _PRINTED)
+            return await _wrong_lines(printed, tests.outputs[number], _PRINTED, conform)
 
         failures = await _failures(test, tests)
     if failures and failures[-1] is not None and failures[-1].code == UNKNOWN:
@@ -175,11 +175,11 @@ def _crash(failed: bool, limit: str | None, error: str | None) -> _Failure | Non
     return _Failure(ERROR, "Runtime Error", {"error": shortened(error or "")})
 
 
-async def _wrong_lines(output: str, expected: str, tolerance: float | None) -> _Failure | None:
+async def _wrong_lines(output: str, expected: str, tolerance: float, conform: bool = False) -> _Failure | None:
     if len(output) <= _MOST_WITHOUT_THREAD:
-        message = line_difference(output, expected, tolerance)
+        message = line_difference(output, expected, tolerance, conform=conform)
     else:
-        message = await asyncio.to_thread(line_difference, output, expected, tolerance)
+        message = await asyncio.to_thread(line_difference, output, expected, tolerance, conform=conform)
     return None if message is None else _Failure(WRONG, message, {"output": shortened(output)})
 
 
@@ -190,12 +190,23 @@ def _wrong_value(value: Any, expected: Any) -> _Failure | None:
 
 
 def _wrong_value_upstream(value: Any, expected: Any) -> _Failure | None:
-    if close_values(value, expected):
+    pairs = [(value, expected)]
+    if isinstance(value, list) and isinstance(expected, list) and len(value) == len(expected):
+        pairs = list(zip(value, expected, strict=True))
+    if close_values(value, expected) or all(_is_close_upstream(*pair) for pair in pairs):
         return None
-    try:
-        value_number, number = float(value), float(expected)
-        if math.isfinite(number) and abs(value_number - number) <= _ABSOLUTE + _RELATIVE * abs(number):
-            return None
-    except (TypeError, ValueError, OverflowError):
-        pass  # not numbers
     return _Failure(False, "Wrong Answer", {"output": shortened(value)})
+
+
+def _is_close_upstream(value: Any, expected: Any) -> bool:
+    """Whether values are equal, or numbers or texts of numbers, one of them a float, that are nearly so."""
+    if close_values(value, expected):
+        return True
+    kinds = {type(value), type(expected)}
+    if float not in kinds or not kinds <= {int, float, str}:
+        return False
+    try:
+        number, wanted = float(value), float(expected)
+    except (ValueError, OverflowError):
+        return False
+    return number == wanted or abs(number - wanted) <= _ABSOLUTE + _RELATIVE * abs(wanted) < math.inf

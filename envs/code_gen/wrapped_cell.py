@@ -25,19 +25,6 @@ _function = None
 _reads_input = True
 
 
-class _Lines:
-    """Standard input as bytes."""
-
-    def __init__(self, text: str) -> None:
-        self._bytes = text.encode("utf-8", "replace")
-
-    def read(self, *_: object) -> bytes:
-        return self._bytes
-
-    def readline(self, *_: object) -> bytes:
-        return self._bytes.split(b"\n")[0] + b"\n"
-
-
 class _Input:
     """Standard input."""
 
@@ -45,7 +32,7 @@ class _Input:
         self._text = text
         self._file = _io.StringIO(text)
         self._lines = iter(text.split("\n"))
-        self.buffer = _Lines(text)
+        self.buffer = _io.BytesIO(text.encode("utf-8", "replace"))
 
     def read(self, *_: object) -> str:
         return self._text
@@ -101,7 +88,7 @@ def load(source: str, name: "str | None", names: str) -> str:
         for off in turned_off.split():
             setattr(module, off, None)
     if hasattr(_sys, "set_int_max_str_digits"):
-        _sys.set_int_max_str_digits(50_000)
+        _sys.set_int_max_str_digits(1 << 20)
     _reads_input = name is None
     try:
         text = _as_function(source, names) if name is None else f"{names}\n\n{source}"
@@ -130,7 +117,8 @@ def _call_with_arguments(test: str) -> str:
 
 def _call_with_input(test: str) -> str:
     before = _builtins.open, _sys.stdin, _sys.stdout
-    printed = _io.StringIO()
+    printed = _io.TextIOWrapper(_io.BytesIO(), encoding="utf-8", newline="", write_through=True)
+    printed.close = lambda: None  # type: ignore[method-assign]
     _builtins.open = lambda *_, **__: _io.StringIO(test)  # type: ignore[assignment]
     _sys.stdin, _sys.stdout = _Input(test), printed  # type: ignore[assignment]
     try:
@@ -138,7 +126,8 @@ def _call_with_input(test: str) -> str:
             _function()  # type: ignore[misc]
         except SystemExit:
             pass
-        return _answer("value", printed.getvalue())
+        printed.flush()
+        return _answer("value", printed.buffer.getvalue().decode("utf-8", "replace"))  # type: ignore[attr-defined]
     except Exception as error:
         return _answer("error", repr(error)[:2000])
     finally:

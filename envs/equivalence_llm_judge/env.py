@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any
+import math
+from typing import Annotated, Any
 
-from pydantic import BaseModel
+from pydantic import BaseModel, Field
 
 from gym_llm import BaseTask, Episode, Verdict
 from gym_llm.core.env_config import Reward
@@ -36,7 +37,7 @@ class EquivalenceLLMJudge(JudgedEnv):
         check_full_generation_on_fail: Whether the whole text is judged if the answer that the row's pattern found is
             wrong.
         reward_if_full_generation_succeeds: The reward if the whole text is right.
-        msg_extraction_failure: With `conform`: the text that is judged in place of an empty answer.
+        max_answer_chars: Longest answer, in characters, that is judged; a longer one scores 0.0. None: any.
         **kwargs: As for every `JudgedEnv`.
     """
 
@@ -69,14 +70,14 @@ class EquivalenceLLMJudge(JudgedEnv):
         reward_if_swap_fails: Reward = 0.0
         check_full_generation_on_fail: bool = True
         reward_if_full_generation_succeeds: Reward = 0.5
-        msg_extraction_failure: str = "[NO VALID ANSWER EXTRACTED]"
+        max_answer_chars: Annotated[int, Field(gt=0)] | None = None
 
     config: Config
 
     def __init__(self, tasks: str | list[Row] | None = None, **kwargs: Any) -> None:
         super().__init__(tasks, **kwargs)
         equal, other = self.config.judge_equal_label, self.config.judge_not_equal_label
-        self._parse = labels(equal, other, conform=self.conform is not None)
+        self._parse = labels(equal, other, conform=self.conform is not None, last=True)
 
     def oracle(self, task: Task) -> str | None:
         """Return the expected answer."""
@@ -85,13 +86,15 @@ class EquivalenceLLMJudge(JudgedEnv):
     async def verify(self, task: Task, episode: Episode) -> Verdict:
         """Ask the judge about the extracted answer; a yes is asked again swapped, a no with the whole text."""
         config, gold, text, details = self.config, task.gold, episode.last_message, {"expected_answer": task.gold}
-        if not text and not self.conform:
-            return Verdict(0.0, details)
+        if not text or len(text) > (config.max_answer_chars or math.inf):
+            return Verdict(
+                0.0, {**details, "failure_reason": "final_answer_too_long" if text else "empty_final_answer"}
+            )
         threshold = config.extraction_length_threshold
         is_long = threshold is not None and len(gold) > threshold
         metadata = task.template_metadata if config.use_per_record_regex else None
         pattern = metadata.output_regex if metadata else None
-        answer = await self._answer(text, None if pattern and is_long else pattern or config.response_extract_regex)
+        answer = await _found(None if pattern and is_long else pattern or config.response_extract_regex, text) or text
         question = await _found(config.question_extract_regex, episode.question) or episode.question
         values = {"question": question, "expected_answer": gold, "generated_answer": answer}
         swaps = config.check_twice_swap and not (pattern and is_long)
@@ -105,9 +108,6 @@ class EquivalenceLLMJudge(JudgedEnv):
             if whole.value:
                 return Verdict(config.reward_if_full_generation_succeeds, details)
         return Verdict(0.0, details)
-
-    async def _answer(self, text: str, pattern: str | None) -> str:
-        return (await _found(pattern, text) or text) if text else self.config.msg_extraction_failure
 
 
 async def _found(pattern: str | None, text: str) -> str | None:

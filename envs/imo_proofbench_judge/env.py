@@ -9,11 +9,14 @@ from gym_llm import BaseTask, Episode, Metric, Verdict
 from gym_llm.concurrency.processes import shared_pool
 from gym_llm.errors import DeadlinePassed, WorkerDied
 from gym_llm.grading.answers import last_boxed, strip_delimiters
+from gym_llm.grading.extraction import last_brace_box
 from gym_llm.judge import FAILS, JudgedEnv, last_label, points, yes_no_line
 from gym_llm.tokens.parsers.thinking import strip_thinking
 from gym_llm.types import known
 
 PASS_THRESHOLD = 6
+_GRADE = "gym_llm.envs.math_verify.grading:grade"
+_NEMO_EQUAL = "gym_llm.envs.imo_proofbench_judge.nemo_gym:math_equal"
 _BOXED = ("\\boxed{Correct}", "\\boxed{Incorrect}")
 _JUDGEMENT = re.compile(r"Judgement\*{0,2}\s{0,99}:", re.IGNORECASE)
 _BOXED_WORD = re.compile(r"\\boxed\s{0,99}\{\s{0,99}(Correct|Incorrect)\s{0,99}\}", re.IGNORECASE)
@@ -49,7 +52,8 @@ class IMOProofBenchJudge(JudgedEnv):
     async def verify(self, task: Task, episode: Episode) -> Verdict:
         """Compare the boxed answer, then ask the judge about it."""
         conform = self.conform is not None
-        answer = last_boxed(strip_thinking(episode.last_message, conform=conform), mentions=conform)
+        said = strip_thinking(episode.last_message, conform=conform)
+        answer = last_brace_box(said, "\\boxed") if conform else last_boxed(said)
         details: dict[str, Any] = {
             "extracted_answer": answer or "",
             "judge_output": "Reasoning: No answer was provided.\nJudgement: No",
@@ -81,17 +85,14 @@ class IMOProofBenchJudge(JudgedEnv):
 
     async def _equal(self, expected: str, answer: str) -> bool:
         gold = strip_delimiters(expected)
-        if _plain(expected) == _plain(answer) and (gold or self.conform):
-            return True
-        if not gold:
-            return False
-        grader = "grade_as_nemo_gym" if self.conform else "grade"
-        pool = shared_pool(f"gym_llm.envs.math_verify.grading:{grader}", deadline=10.0)
         try:
-            correct, _ = await pool.call((gold, f"\\boxed{{{answer}}}"))
+            if self.conform:
+                return bool(await shared_pool(_NEMO_EQUAL, deadline=10.0).call((expected, answer)))
+            if not gold or _plain(expected) == _plain(answer):
+                return bool(gold)
+            return bool((await shared_pool(_GRADE, deadline=10.0).call((gold, f"\\boxed{{{answer}}}")))[0])
         except (DeadlinePassed, WorkerDied, RuntimeError):
             return False  # the expected "answer" of a proof need not be mathematics
-        return bool(correct)
 
 
 def read_grade(text: str) -> dict[str, Any] | None:

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from functools import cached_property
-from typing import Any, Literal, get_args
+from typing import Any, Literal
 
-from gym_llm import BaseTask, Episode, Metric, Verdict
-from gym_llm.core.compat import NemoCompatible
+from gym_llm import BaseTask, Episode, Metric, Verdict, VerifierEnv
 from gym_llm.envs.lc_niah.overlap import OverlapMetric, measure_overlap
 from gym_llm.grading.answer_lists import ExpectedList, expected_list, final_answer_list
 from gym_llm.grading.text_metrics import in_worker, set_f1
@@ -17,17 +16,15 @@ DEADLINE = 30.0  # seconds of CPU time; a megabyte of each text takes some ten
 _SHORT = 40_000  # product of the two lengths
 
 
-class LCNIAH(NemoCompatible):
+class LCNIAH(VerifierEnv):
     """Answer with a list, `Final Answer: [a, b]`; its F1 is the reward, less what was copied into the reasoning.
 
-    Details: `answer_score` (the F1), `reasoning_overlap`, the same as `overlap_lcs`, `overlap_ngram16` or
-    `overlap_seq_match`, `timed_out`.
+    Details: `answer_score` (the F1), `reasoning_overlap`, `timed_out`.
 
     Args:
         overlap_metric_rule: How the overlap of reasoning and input is measured; see `measure_overlap`.
         overlap_grading_rule: The reward. `"multiply"`: F1 times 1 - overlap. `"minus"`: F1 minus the overlap, which may
             be negative. `"base"`: F1.
-        conform: `"nemo"` reports all three overlaps, as NeMo Gym does, which takes long for long inputs.
         **kwargs: As for every `VerifierEnv`.
 
     Raises:
@@ -54,10 +51,10 @@ class LCNIAH(NemoCompatible):
             """The expected items."""
             return frozenset(expected_list(self.expected_answer))
 
-    class Config(NemoCompatible.Config):
+    class Config(VerifierEnv.Config):
         """The overlap measure, and its effect on the reward."""
 
-        overlap_metric_rule: OverlapMetric = "lcs"
+        overlap_metric_rule: OverlapMetric = "ngram16"
         overlap_grading_rule: OverlapRule = "multiply"
 
     config: Config
@@ -71,15 +68,12 @@ class LCNIAH(NemoCompatible):
         predicted = final_answer_list(episode.text, quotes=True)
         score = 0.0 if predicted is None else set_f1(predicted, task.needles)
         texts = reasoning_text(episode.items), input_text(episode.request["input"])
-        metrics = get_args(OverlapMetric) if self.conform else (self.config.overlap_metric_rule,)
-        measured = {metric: value for metric in metrics if (value := await _measure(metric, *texts)) is not None}
-        overlap = measured.get(self.config.overlap_metric_rule, 1.0)
+        measured = await _measure(self.config.overlap_metric_rule, *texts)
+        overlap = 1.0 if measured is None else measured
         reward = {"multiply": score * (1 - overlap), "minus": score - overlap, "base": score}[
             self.config.overlap_grading_rule
         ]
-        timed_out = self.config.overlap_metric_rule not in measured
-        details = {"answer_score": score, "reasoning_overlap": overlap, "timed_out": timed_out}
-        return Verdict(reward, details | {f"overlap_{metric}": value for metric, value in measured.items()})
+        return Verdict(reward, {"answer_score": score, "reasoning_overlap": overlap, "timed_out": measured is None})
 
 
 async def _measure(metric: OverlapMetric, reasoning: str, given: str) -> float | None:

@@ -13,6 +13,7 @@ from pydantic import field_validator
 from gym_llm import Episode, Metric, Verdict
 from gym_llm.envs.math_verify.env import MathVerify
 from gym_llm.grading.answers import last_boxed
+from gym_llm.grading.extraction import last_brace_box
 from gym_llm.grading.math_answers import boxed_answer
 from gym_llm.judge import FAILS, JudgedEnv, Judgement, labels
 from gym_llm.types import Row
@@ -35,6 +36,8 @@ class MathWithJudge(MathVerify, JudgedEnv):
 
     reverify_mode = "stateless"
     judge_required = False
+    needs_box = True
+    """Whether NeMo Gym's server verifies nothing without a complete last box."""
     metrics = {**MathVerify.metrics, "library_reward": Metric()}
 
     class Task(MathVerify.Task):
@@ -64,6 +67,8 @@ class MathWithJudge(MathVerify, JudgedEnv):
 
     async def verify(self, task: Any, episode: Episode) -> Verdict:
         """Compare with the library, then by the judge."""
+        if self.conform and self.needs_box and not (last_brace_box(episode.answer) or "").strip():
+            return Verdict(0.0, {"extracted_answer": None, "library_reward": 0.0, "judge_evaluations": None})
         verdict = await super().verify(task, episode)
         verdict.info["library_reward"] = verdict.reward
         is_asked = verdict.reward < 0.5 and self.should_use_judge
@@ -82,7 +87,7 @@ class MathWithJudge(MathVerify, JudgedEnv):
     async def judge_answer(self, task: Any, episode: Episode, verdict: Verdict) -> bool:
         """Ask the judge whether the answer is right; details may go into the verdict."""
         extracted = verdict.info["extracted_answer"]
-        boxed = None if self.conform else last_boxed(episode.answer)  # the library cuts sets and functions apart
+        boxed = (last_brace_box if self.conform else last_boxed)(episode.answer)  # the library cuts sets apart
         values = {
             "question": task.question,
             "first_answer": task.expected_answer,

@@ -27,6 +27,8 @@ class TemplateMetadata(BaseModel):
     output_regex: str | list[str] = []
     """A pattern, or several to try in order. The first group of its last match (or all of it) names the option; upper
     and lower case are the same. Where none finds an option, `grading_mode` decides."""
+    answer_prefix: str | None = None
+    """Words that stand for `Answer:` in the mode `lenient_answer_colon_md`."""
 
     @field_validator("output_regex")
     @classmethod
@@ -98,8 +100,14 @@ class MultipleChoice(NemoCompatible):
         return self._verify_with_patterns(task, text) if task.patterns else self._verdict(task, text)
 
     def _verdict(self, task: Task, text: str) -> Verdict:
-        extract = extract_answer_as_nemo_gym if self.conform else extract_answer
-        return self._judged(task, extract(text, task.choices, self.config.grading_mode or task.grading_mode))
+        mode = self.config.grading_mode or task.grading_mode
+        prefix = task.template_metadata.answer_prefix if task.template_metadata else None
+        if self.conform:
+            return self._judged(task, extract_answer_as_nemo_gym(text, task.choices, mode, prefix))
+        if prefix and mode == "lenient_answer_colon_md":
+            said = re.sub("[:：]", "[:：]", re.escape(prefix))
+            text = re.sub(said, "Answer: ", text, flags=re.IGNORECASE)
+        return self._judged(task, extract_answer(text, task.choices, mode))
 
     async def _verify_with_patterns(self, task: Task, text: str) -> Verdict:
         # In a worker process: some pattern on some text backtracks for hours, and holds the interpreter meanwhile.

@@ -66,7 +66,7 @@ class OverRefusal(JudgedEnv):
             False: config.reward_if_refused,
             "unclear": config.reward_if_unclear,
         }
-        self.labels = labels(config.complied_label, config.refused_label, conform=self.conform is not None)
+        self.labels = labels(config.complied_label, config.refused_label, conform=self.conform is not None, last=True)
 
     async def verify(self, task: Task, episode: Episode) -> Verdict:
         """Ask the judge about the last message; an answer without a word gets nothing."""
@@ -79,7 +79,7 @@ class OverRefusal(JudgedEnv):
         parse: Parser = self.labels
         if self.config.use_nemotron_format:
             conform = self.conform is not None
-            parse = yes_no_line("refusal:", yes="no", no="yes", conform=conform, first=conform)
+            parse = yes_no_line("refusal:", yes="no", no="yes", conform=conform)
         prompt_name = "refusal" if self.config.use_nemotron_format else "judge"
         judgement = await self.ask(values, parse, prompt=prompt_name, unparsable="unclear" if self.conform else FAILS)
         details = {"complied": judgement.value is True, "safe_prompt": prompt, "model_response_text": answer}

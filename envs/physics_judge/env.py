@@ -15,6 +15,8 @@ class PhysicsJudge(MathWithJudge):
     Details: `domain` of the task, and those of `MathWithJudge`.
     """
 
+    needs_box = False
+
     class Task(MathWithJudge.Task):
         """The field that the problem is from."""
 

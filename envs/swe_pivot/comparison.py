@@ -125,7 +125,7 @@ def _has_target(
 
 def _edits_same_place(expected: Arguments, actual: Arguments, as_nemo_gym: bool) -> bool:
     commands = str(expected.get("command", "")), str(actual.get("command", ""))
-    if all(commands) and commands[0] != commands[1]:
+    if commands[0] != commands[1]:
         return False
     paths = _path(expected), _path(actual)
     if all(paths) and _end(paths[0], 2) != _end(paths[1], 2):
@@ -147,7 +147,7 @@ def _edits_same_place(expected: Arguments, actual: Arguments, as_nemo_gym: bool)
 
 def _runs_same_command(expected: str, actual: str, as_nemo_gym: bool) -> bool:
     if not expected or not actual:
-        return as_nemo_gym or not expected
+        return expected == actual
     if _verb(expected) != _verb(actual):
         return False
     places = [{_end(path, 3) for path in _PATH.findall(command) if _is_path(path)} for command in (expected, actual)]
@@ -159,7 +159,7 @@ def _runs_same_command(expected: str, actual: str, as_nemo_gym: bool) -> bool:
 def _similarity(kind: str | None, expected: Arguments, actual: Arguments, as_nemo_gym: bool) -> float:
     if kind == "bash":
         commands = _command(expected), _command(actual)
-        return _alike(*commands, as_nemo_gym) if all(commands) else 1.0
+        return _alike(*commands, as_nemo_gym)
     if kind != "edit":
         return 1.0
     wanted = [str(expected.get(name, "")) for name in ("old_str", "new_str")]

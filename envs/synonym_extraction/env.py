@@ -7,12 +7,19 @@ import json
 import numpy as np
 from pydantic import StrictInt
 
-from gym_llm import BaseTask, Episode, Verdict, VerifierEnv, tool
+from gym_llm import BaseTask, Episode, Verdict, tool
+from gym_llm.core.compat import NemoCompatible
+from gym_llm.grading.call_matching import parse_arguments
 from gym_llm.types import Item
 
 
-class SynonymExtraction(VerifierEnv):
-    """Look up the values of a word's synonyms and hand them in, in order; all or nothing."""
+class SynonymExtraction(NemoCompatible):
+    """Look up the values of a word's synonyms and hand them in, in order; all or nothing.
+
+    Args:
+        conform: `"nemo"` reads the values in the last call as Python's `json` does, and compares them as Python does.
+        **kwargs: As for every `VerifierEnv`.
+    """
 
     class Task(BaseTask):
         """The values to hand in, and the value of the query's own word, which is not one of them."""
@@ -55,7 +62,7 @@ class SynonymExtraction(VerifierEnv):
 
     def verify(self, task: Task, episode: Episode) -> Verdict:
         """Compare what the last `extract_synonym_values` call handed in with the expected values."""
-        expected, actual = task.expected_synonym_values, episode.state
+        expected, actual = task.expected_synonym_values, self._handed_in(episode) if self.conform else episode.state
         overlap = len(set(expected) & set(actual)) / len(set(expected)) if expected else 1.0
         details = {
             "extracted_synonym_values": actual,
@@ -64,3 +71,12 @@ class SynonymExtraction(VerifierEnv):
             "order_failure": actual != expected and sorted(actual) == sorted(expected),
         }
         return Verdict(float(actual == expected), details)
+
+    @staticmethod
+    def _handed_in(episode: Episode) -> list[float]:
+        calls = list(episode.function_calls("extract_synonym_values"))
+        arguments = parse_arguments(calls[-1]["arguments"], as_python=True) if calls else None
+        values = arguments.get("synonym_values") if isinstance(arguments, dict) else None
+        if isinstance(values, list) and all(isinstance(value, int | float) for value in values):
+            return values
+        return []

@@ -6,7 +6,8 @@ from typing import Any
 
 from pydantic import BaseModel
 
-from gym_llm import BaseTask, Episode, Metric, Verdict, VerifierEnv, tool
+from gym_llm import BaseTask, Episode, Metric, Verdict, tool
+from gym_llm.core.compat import NemoCompatible
 from gym_llm.grading.call_matching import Call, call_items, read_calls
 from gym_llm.types import Item, Row
 
@@ -18,7 +19,7 @@ class Expected(BaseModel):
     arguments: dict[str, Any] = {}
 
 
-class ToolCallMultiReward(VerifierEnv):
+class ToolCallMultiReward(NemoCompatible):
     """Make the expected call, well formed, and nothing else; the reward is the sum of three components, 0 to 3.
 
     `correctness`: some call is the expected one. `schema_valid`: the first call's arguments are an object with all that
@@ -27,6 +28,7 @@ class ToolCallMultiReward(VerifierEnv):
     Args:
         single_turn: Whether the first turn with calls ends the episode. Otherwise the tool answers, the model says
             something, and `format` is 0, as in NeMo Gym.
+        conform: `"nemo"` reads arguments as Python's `json` does: with `NaN`, `Infinity` and numbers of any size.
         **kwargs: As for every `VerifierEnv`.
 
     Raises:
@@ -45,7 +47,7 @@ class ToolCallMultiReward(VerifierEnv):
 
         expected_call: Expected | dict[str, None] = {}
 
-    class Config(VerifierEnv.Config):
+    class Config(NemoCompatible.Config):
         """Arguments of the class."""
 
         single_turn: bool = False
@@ -73,7 +75,8 @@ class ToolCallMultiReward(VerifierEnv):
     def verify(self, task: Task, episode: Episode) -> Verdict:
         """Score the calls three times."""
         calls = [
-            call if isinstance(call.arguments, dict) else Call(call.name, None) for call in read_calls(episode.items)
+            call if isinstance(call.arguments, dict) else Call(call.name, None)
+            for call in read_calls(episode.items, as_python=self.conform is not None)
         ]
         made = sum(1 for _ in episode.function_calls())
         says = any(item.get("type", "message") == "message" for item in episode.items)

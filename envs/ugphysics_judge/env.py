@@ -19,6 +19,8 @@ class UGPhysicsJudge(MathWithJudge):
     those of `MathWithJudge`.
     """
 
+    needs_box = False
+
     class Task(MathWithJudge.Task):
         """The worked solution, which the judge sees, and the subject."""
 

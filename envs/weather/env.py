@@ -28,11 +28,11 @@ QUESTIONS = (
 class Weather(VerifierEnv):
     """Look up the weather with `get_weather`; the reward is 1.0 if the city asked about was looked up.
 
-    Rows without `expected_city`, such as NeMo Gym's, expect nothing: they are worth 1.0 whatever happens.
+    Rows without `expected_city`, such as NeMo Gym's, expect some call of `get_weather`, whatever it asks.
     """
 
     class Task(BaseTask):
-        """The city to look up, None for any or none."""
+        """The city to look up, None for any."""
 
         expected_city: str | None = None
 
@@ -63,5 +63,5 @@ class Weather(VerifierEnv):
     def verify(self, task: Task, episode: Episode) -> float:
         """Return 1.0 if a call of `get_weather` names `expected_city`, ignoring case and outer spaces."""
         if task.expected_city is None:
-            return 1.0
+            return float(next(episode.function_calls("get_weather"), None) is not None)
         return float(task.expected_city.strip().casefold() in episode.state)

@@ -251,7 +251,9 @@ def _play(env: VerifierEnv, vector: dict[str, Any], calls_only: bool, replayed: 
     asked = len(observation["input"])
     if expected := vector.get("recorded_input"):
         _compare(replayed, "opening", [_said(item) for item in expected], [_said(i) for i in observation["input"]])
-    ends = {"status": "incomplete" if vector.get("incomplete") else "completed", "usage": vector.get("usage")}
+    ends: dict[str, Any] = {"status": "completed", "usage": vector.get("usage")}
+    if vector.get("incomplete") or (vector.get("info") or {}).get("thinking_incomplete"):
+        ends |= {"status": "incomplete", "incomplete_details": {"reason": "max_output_tokens"}}
     turns = recorded_turns({"output": recorded, "status": ends["status"]})
     reward, over, position = 0.0, False, 0
     if isinstance(env.playing, PythonSessionEnv):  # what the code printed is in the record; it is not run again

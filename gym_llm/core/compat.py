@@ -12,7 +12,7 @@ class NemoCompatible(VerifierEnv):
     """A verifier with the argument `conform`. The class that derives from this documents what it changes.
 
     Args:
-        conform: `"nemo"` reads, scores and reports as NeMo Gym does; None as we think right.
+        conform: `"nemo"` reads, scores and reports as NeMo Gym 0.7.0 does; None as we think right.
         **kwargs: See `VerifierEnv`.
 
     Raises:

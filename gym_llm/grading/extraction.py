@@ -49,6 +49,7 @@ _MOST_JSON_ERRORS = 1_000
 _MOST_JSON_CHARACTERS = 1_000_000  # read in vain, some 10 ms
 _DEEP_JSON = 50_000  # what an attempt that nests too deeply counts for
 _ESCAPE = re.compile(r'\\(?:["\\/bfnrt]|u[0-9a-fA-F]{4})|\\')
+_BRACE = re.compile(r"[{}]")
 _MOST_MARKERS = 1_000  # of `last_line_after`, from the end
 
 
@@ -206,6 +207,30 @@ def flat_boxes(text: str) -> Iterator[str]:
     while (start := text.find("\\boxed{", position)) >= 0 and (end := text.find("}", start)) >= 0:
         yield text[start + 7 : end]
         position = end + 1
+
+
+def last_brace_box(text: str, mark: str = "\\boxed{") -> str | None:
+    r"""Return the content of the last `\boxed{`, by braces alone; None if it is not closed.
+
+    For conformance; `answers.last_boxed` is what is right.
+
+    Args:
+        text: What the model said.
+        mark: The box's beginning. With `\boxed` the last one decides, also if no brace follows it.
+
+    >>> last_brace_box(r"\boxed{\frac{1}{2}}"), last_brace_box(r"\boxed{1} \boxed{2")
+    ('\\frac{1}{2}', None)
+    """
+    place, length = text.rfind(mark), len(mark.rstrip("{"))
+    start = place + length
+    if place < 0 or not text.startswith("{", start):
+        return None
+    depth = 0
+    for brace in _BRACE.finditer(text, start):
+        depth += 1 if brace[0] == "{" else -1
+        if depth == 0:
+            return text[start + 1 : brace.start()]
+    return None
 
 
 def last_match(pattern_and_text: tuple[str, str]) -> str | None:

@@ -15,12 +15,13 @@ _SHOWN = 300
 _DEEPEST = 200
 
 
-def line_difference(output: str, expected: str, tolerance: float | None = None) -> str | None:
+def line_difference(output: str, expected: str, tolerance: float | None = None, *, conform: bool = False) -> str | None:
     r"""Describe how the lines of an output differ from the expected ones; None if they do not.
 
     Both are stripped, and so is every line; two lines are the same, too, if their words are the same numbers, exactly.
     LiveCodeBench's rule. With a tolerance a line may have other words, too. Numbers that are written as floats may
-    then differ by the tolerance, or by this share of the expected number.
+    then differ by the tolerance, or by this share of the expected number. With `conform`, as in NeMo Gym, only lines of
+    numbers may differ so, and `YES` is `yes`.
 
     >>> line_difference("1.50 x\n 2.0\n", "1.50 x\n2"), line_difference("1", "1\n2")
     (None, 'Wrong answer: mismatched output length')
@@ -32,18 +33,20 @@ def line_difference(output: str, expected: str, tolerance: float | None = None) 
         return "Wrong answer: mismatched output length"
     for number, (line, wanted) in enumerate(zip(output.split("\n"), expected.split("\n"), strict=True)):
         line, wanted = line.strip(), wanted.strip()
-        if line != wanted and not _same_words(line, wanted, tolerance):
+        if line != wanted and not _same_words(line, wanted, tolerance, conform):
             return f"Wrong answer at output_line_idx={number}: {shortened(line)} != {shortened(wanted)}"
     return None
 
 
-def _same_words(line: str, wanted: str, tolerance: float | None) -> bool:
+def _same_words(line: str, wanted: str, tolerance: float | None, conform: bool) -> bool:
+    if conform and line.lower() == wanted.lower() and line.lower() in ("yes", "no"):
+        return True
     words, wanted_words = line.split(), wanted.split()
     if len(words) != len(wanted_words):
         return False
     pairs = zip(words, wanted_words, strict=True)
     if tolerance is not None:
-        return all(word == other or _close_words(word, other, tolerance) for word, other in pairs)
+        return all((word == other and not conform) or _close_words(word, other, tolerance) for word, other in pairs)
     try:
         return all(Decimal(word) == Decimal(other) for word, other in pairs)
     except InvalidOperation:  # no number, or one that signals
@@ -59,7 +62,7 @@ def _close_words(word: str, wanted: str, tolerance: float) -> bool:
         is_float = any(mark in text for text in (word, wanted) for mark in ".eE")
         if not (is_float and number.is_finite() and expected.is_finite()):
             return False
-        return abs(number - expected) <= Decimal(tolerance) * max(abs(expected), Decimal(1))
+        return abs(number - expected) <= Decimal(str(tolerance)) * max(abs(expected), Decimal(1))
     except ArithmeticError:  # no number, one that signals, or one that is too large
         return False
 

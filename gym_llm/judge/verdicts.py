@@ -151,6 +151,7 @@ class Labels:
         no: The label for False.
         conform: Whether the first counts, inside of words too.
         tail: With `conform`: the last label in this many characters at the end counts; without any the first of all.
+        last: With `conform`: the last counts, read from the left, so that `INCORRECT` is one label.
 
     >>> Labels("[[A=B]]", "[[A!=B]]")("Not [[A!=B]], as one may think, but [[A=B]].")
     True
@@ -160,12 +161,16 @@ class Labels:
     no: str
     conform: bool = False
     tail: int = 0
+    last: bool = False
 
     def __call__(self, text: str) -> bool | None:
         """Return the decision of the text."""
         both = (self.yes, self.no)
         if not self.conform:
             label = last_label(text, both)
+        elif self.last:
+            either = "|".join(re.escape(each) for each in sorted(both, key=len, reverse=True) if each)
+            label = next(iter(re.findall(either, text)[-1:]), None)
         elif self.tail and max(places := [text[-self.tail :].rfind(each) for each in both]) >= 0:
             label = both[places[1] > places[0]]
         else:
@@ -177,9 +182,9 @@ class Labels:
         return None if value is None else self.yes if value else self.no
 
 
-def labels(yes: str, no: str, *, conform: bool = False) -> Labels:
-    """True if the last whole label of the text is `yes`, False if it is `no`; with `conform` the first of them."""
-    return Labels(yes, no, conform)
+def labels(yes: str, no: str, *, conform: bool = False, last: bool = False) -> Labels:
+    """True if the last whole label of the text is `yes`, False if it is `no`; with `conform` the first or `last`."""
+    return Labels(yes, no, conform, last=last)
 
 
 def tail_label(yes: str, no: str, characters: int = 200, *, conform: bool = False) -> Labels:
@@ -187,7 +192,7 @@ def tail_label(yes: str, no: str, characters: int = 200, *, conform: bool = Fals
     return Labels(yes, no, conform, characters)
 
 
-def yes_no_line(marker: str, *, yes: str = "yes", no: str = "no", conform: bool = False, first: bool = False) -> Parser:
+def yes_no_line(marker: str, *, yes: str = "yes", no: str = "no", conform: bool = False) -> Parser:
     """True or False by the last `marker` that `yes` or `no` follows, upper and lower case alike.
 
     The marker may be bold, in quotes, a tag, or the cell of a table.
@@ -197,7 +202,6 @@ def yes_no_line(marker: str, *, yes: str = "yes", no: str = "no", conform: bool 
         yes: The word for True.
         no: The word for False.
         conform: Whether a word that begins so is enough, `not sure` is a no, and nothing else may stand before it.
-        first: Whether the first one counts.
 
     >>> parse = yes_no_line("Judgement:")
     >>> parse("Judgement: **Yes**, at first. Judgement: no"), parse("Judgement: not sure")
@@ -212,10 +216,7 @@ def yes_no_line(marker: str, *, yes: str = "yes", no: str = "no", conform: bool 
         pattern = re.compile(rf"{noun}(?:{AFTER_NOUN}{BEFORE_VALUE}|{heading}){words}(?![\w-])", re.IGNORECASE)
 
     def parse(text: str) -> bool | None:
-        if not conform:
-            match = meant_match(pattern, text, form)
-        else:
-            match = pattern.search(text) if first else last_match(pattern, text)
+        match = last_match(pattern, text) if conform else meant_match(pattern, text, form)
         if match is None:
             return None
         said: str = match[1]

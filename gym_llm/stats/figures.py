@@ -14,6 +14,7 @@ from gym_llm.core.rewards import Metric
 from gym_llm.stats import pass_at_k as subsets
 from gym_llm.stats.episode_scores import EpisodeScore
 from gym_llm.stats.intervals import LEVEL, RESAMPLES, Estimate, Floats, estimates, number
+from gym_llm.stats.nemo_gym import nemo_gym_figures
 from gym_llm.stats.prices import Prices, dollars
 from gym_llm.stats.run_summary import PASS_THRESHOLD
 
@@ -57,7 +58,7 @@ def evaluate_scores(
         `best_of` is the reward of the answer with the highest log probability of k, in sum or per token. `mean_at` is
         the mean over tasks of the mean of k, with the standard error of k repeats. The others are `declared`,
         `turns_per_episode`, `seconds_per_episode`, `input_tokens`, `cached_tokens`, `output_tokens` and `cost`.
-        `nemo_gym` has some of these figures under NeMo Gym's names.
+        `nemo_gym` has NeMo Gym's figures, by its names and definitions (`gym_llm.stats.nemo_gym`).
 
     Raises:
         ValueError: If a level or a price is invalid.
@@ -104,7 +105,8 @@ def evaluate_scores(
         "output_tokens": sum(score.output_tokens for score in scores),
         "cost": _cost(scores, rewarded, prices, pass_threshold),
     }
-    result["nemo_gym"] = _as_nemo_gym(result, rewarded)
+    own = {f"{figure['aggregate']}/{name}": figure["value"] for name, figure in result.get("declared", {}).items()}
+    result["nemo_gym"] = nemo_gym_figures(rewarded) | own
     return result
 
 
@@ -326,23 +328,6 @@ def _cost(
         "per_solved": total / solved if solved else None,
         "unpriced": [],
     }
-
-
-def _as_nemo_gym(result: Mapping[str, Any], rewarded: Sequence[EpisodeScore]) -> dict[str, float | None]:
-    """The figures that NeMo Gym's `/aggregate_metrics` has, by its names."""
-    rewards = [_reward(score) for score in rewarded]
-    names: dict[str, float | None] = {"mean/reward": result["mean_reward"] and result["mean_reward"]["value"]}
-    if rewards:
-        names |= {"max/reward": max(rewards), "min/reward": min(rewards), "median/reward": statistics.median(rewards)}
-    if result["mean_at"]:
-        k = str(max(map(int, result["mean_at"])))
-        names[f"pass@1[avg-of-{k}]/reward"] = result["mean_at"][k]["value"]
-        names[f"pass@1[avg-of-{k}]/accuracy"] = result["pass_at"]["1"]["value"]
-    for name, key in (("pass", "pass_at"), ("majority", "majority_at")):
-        names |= {f"{name}@{k}/accuracy": figure["value"] for k, figure in result.get(key, {}).items()}
-    for name, figure in result.get("declared", {}).items():
-        names[f"{figure['aggregate']}/{name}"] = figure["value"]
-    return names
 
 
 def _reward(score: EpisodeScore) -> float:

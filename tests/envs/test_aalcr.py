@@ -60,3 +60,27 @@ def test_overrides_go_over_the_request() -> None:
 def test_nothing_is_said_of_a_judge_who_was_not_asked() -> None:
     _, info = judged(ENV_ID, TASK, " ")
     assert info["invalid_model_response"] is True and "invalid_judge_response" not in info
+
+
+@pytest.mark.parametrize(
+    ("text", "reward", "theirs"),
+    [
+        ('{"verdict": "CORRECT"}', 1.0, 1.0),
+        ('{"verdict": "INCORRECT"}', 0.0, 0.0),
+        ('```json\n{"verdict": "CORRECT"}\n```', 1.0, None),
+        ('It is {"verdict": "INCORRECT"}? No: {"verdict": "correct", "why": "x"}', 1.0, None),
+        ("CORRECT", None, None),
+    ],
+)
+def test_version_1_1_asks_for_an_object(text: str, reward: float | None, theirs: float | None) -> None:
+    row = {**TASK, "aa_lcr_judge_protocol": "official_v1_1"}
+    for conform, expected in ((None, reward), ("nemo", theirs)):
+        if expected is None:
+            with pytest.raises(JudgeError):
+                judged(ENV_ID, row, "Ann", text, conform=conform)
+        else:
+            got, info = judged(ENV_ID, row, "Ann", text, conform=conform, judge_protocol="official_v1_1")
+            assert got == expected
+            assert "verdict" in info["judge_evaluations"][0]["responses_create_params"]["input"][-1]["content"]
+    with pytest.raises(DataError, match="judge_protocol"):
+        judged(ENV_ID, row, "Ann", text, judge_protocol="legacy_v1_0")

@@ -58,7 +58,7 @@ def block(query: str) -> str:
 def test_the_same_set_of_rows_is_right(folder: Path, query: str, reward: float, status: str) -> None:
     got, info = play(folder, block(query))
     assert (got, info["execution_status"], info["execution_match"]) == (reward, status, reward == 1.0)
-    assert info["failure_reason"] == ("none" if reward else "execution_error")
+    assert info["failure_reason"] == {"equal": "none", "different": "result_mismatch"}.get(status, "execution_error")
     assert (info["extracted_sql"], info["had_codeblock"]) == (query, True)
 
 
@@ -74,15 +74,23 @@ def test_the_last_block_counts_and_without_one_the_statement_in_the_text(folder:
         assert info["extracted_sql"] is None is info["execution_status"]
 
 
-def test_as_in_nemo_gym_comments_swallow_the_rest_and_nothing_is_select_1(folder: Path) -> None:
-    assert play(folder, block(f"-- all\n{GOLD}"), conform="nemo")[1]["extracted_sql"] == ""
-    assert play(folder, block(f"{GOLD} -- all\n, nonsense"), conform="nemo")[0] == 1.0
-    spaced = "SELECT age FROM people WHERE name = 'Ann  Lee'"
-    assert play(folder, block(spaced), gold=spaced)[0] == 1.0
-    assert play(folder, block(spaced), gold=spaced, conform="nemo")[0] == 0.0
-    reward, info = play(folder, "Who knows?", gold="SELECT 1", conform="nemo")
-    assert (reward, info["extracted_sql"], info["failure_reason"]) == (1.0, "SELECT 1", "none")
-    assert play(folder, "Who knows?", conform="nemo")[1]["failure_reason"] == "no_sql_extracted"
+@pytest.mark.parametrize(
+    ("answer", "reason"),
+    [
+        (block(f"-- all\n{GOLD} -- of them"), "none"),
+        (f"```SQL\n{GOLD}\n```", "none"),
+        (block(f"**Query** {GOLD}"), "none"),
+        (block(f"**Query**\n{GOLD}"), "none"),
+        (block(f"{GOLD} -- all\n, nonsense"), "execution_error"),
+        (f"```sqlite\n{GOLD}\n```", "no_sql_extracted"),
+        (GOLD, "no_sql_extracted"),
+        ("Who knows?", "no_sql_extracted"),
+        (block("SELECT name FROM people"), "result_mismatch"),
+    ],
+)
+def test_as_in_nemo_gym_a_block_of_sql_counts_with_its_comments(folder: Path, answer: str, reason: str) -> None:
+    reward, info = play(folder, answer, conform="nemo")
+    assert (reward, info["failure_reason"]) == (float(reason == "none"), reason)
 
 
 def test_a_gold_statement_that_fails_is_no_reward_but_in_nemo_gym(folder: Path) -> None:

@@ -71,6 +71,23 @@ def test_nemo_gym_reports_x_where_y_is_no_number():
     assert play(click(x=100, y="a"), conform="nemo") == (0.0, 100, None)
 
 
+@pytest.mark.parametrize(
+    ("arguments", "here", "nemo"),
+    [
+        ('{"x": 100, "y": 100, "zz": NaN}', None, 100),
+        ('{"x": 100, "y": 100, "zz": -Infinity}', None, 100),
+        ('{"x": 100, "y": 100, "zz": 1e999}', None, 100),
+        ('{"x": " 100 ", "y": "1_00"}', 100, 100),
+        ('{"x": NaN, "y": 100}', None, None),
+        ('{"x": 1e999, "y": 100}', None, None),
+        (f'{{"x": {"9" * 400}, "y": 100}}', None, 10**9),
+    ],
+)
+def test_nemo_gym_reads_what_python_reads(arguments, here, nemo):
+    assert play(function_call("click", arguments))[1] == here
+    assert play(function_call("click", arguments), conform="nemo")[:2] == (float(nemo == 100), nemo)
+
+
 def test_an_answer_in_words_is_no_click():
     assert play(*message("click(100, 100)")) == (0.0, None, None)
 

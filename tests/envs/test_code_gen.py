@@ -89,7 +89,8 @@ def test_of_a_failure_the_input_and_both_outputs_are_told_but_not_all_of_them() 
     [
         ("count = 0\ndef add():\n    global count\n    count += 1\nadd()\nprint(count)", 0.0),
         ("from sys import stdin\nprint(stdin.readline().strip())", 0.0),
-        ("import sys\na = sys.stdin.buffer.readline()\nprint(int(a))\nassert not sys.stdin.buffer.readline()", 0.0),
+        ("import sys\na = sys.stdin.buffer.readline()\nprint(int(a))\nassert not sys.stdin.buffer.readline()", 1.0),
+        ("import sys\nsys.stdout.buffer.write(input().encode())", 1.0),
         ("import sys\nprint(int(sys.stdin.buffer.read()))", 1.0),
         ("from __future__ import annotations\nprint(input())", 0.0),
         ("print(input())\nexit()", 1.0),
@@ -184,10 +185,8 @@ def test_a_hostile_program_is_a_wrong_answer(code: str, runner: str) -> None:
 )
 @pytest.mark.parametrize("runner", ["script", "wrapped"])
 def test_functions_are_called_with_json_and_compared_outside(code: str, reward: float, runner: str) -> None:
-    if runner == "wrapped":  # where a text of a number is that number, and SystemExit ends all
-        reward = {"sys.exit": 0.0, "str(": 1.0}.get(
-            next((part for part in ("sys.exit", "str(") if part in code), ""), reward
-        )
+    if runner == "wrapped" and "sys.exit" in code:  # SystemExit ends all
+        reward = 0.0
     assert play(code, [("1\n2", "3"), ("-1\n4.5", "3.5")], "f", runner=runner)[0] == reward
 
 
@@ -197,9 +196,12 @@ def test_functions_are_called_with_json_and_compared_outside(code: str, reward: 
         ("(1, (2, 3))", "[1, [2, 3]]", True, True),
         ("{1: 'a'}", '{"1": "a"}', True, True),
         ("0.1 + 0.2", "0.3", True, True),
-        ("[0.1 + 0.2]", "[0.3]", True, False),
-        ("50000000000000001", "50000000000000000", -2, True),
-        ("'3'", "3", -2, True),
+        ("[0.1 + 0.2]", "[0.3]", True, True),
+        ("[[0.1 + 0.2]]", "[[0.3]]", True, False),
+        ("50000000000000001", "50000000000000000", -2, False),
+        ("'3'", "3", -2, False),
+        ("'3'", "3.0", -2, True),
+        ("float('inf')", "Infinity", True, True),
         ("{1, 2}", "[1, 2]", -2, False),
         ("10**5000", str(10**400), -2, False),
         ("None", "null", True, True),

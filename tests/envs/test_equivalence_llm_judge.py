@@ -26,10 +26,11 @@ def test_recorded_episodes_score_as_recorded() -> None:
     replay_all("equivalence_llm_judge")
 
 
-def test_the_last_label_counts_and_upstream_the_first() -> None:
+def test_the_last_label_counts_also_upstream() -> None:
     text = f"It is not {NO}, it is {YES}"
-    assert judged(ENV_ID, TASK, "Oslo.", text)[0] == 1.0
-    assert judged(ENV_ID, TASK, "Oslo.", text, conform="nemo")[0] == 0.0
+    assert judged(ENV_ID, TASK, "Oslo.", text)[0] == judged(ENV_ID, TASK, "Oslo.", text, conform="nemo")[0] == 1.0
+    words = {"judge_equal_label": "CORRECT", "judge_not_equal_label": "INCORRECT", "conform": "nemo"}
+    assert [judged(ENV_ID, TASK, "Oslo.", said, **words)[0] for said in ("INCORRECT", "INCORRECT, CORRECT")] == [0, 1]
 
 
 def test_a_rows_pattern_finds_the_answer() -> None:
@@ -60,10 +61,12 @@ def test_swapped(texts: tuple[str, ...], reward: float) -> None:
     assert judged(ENV_ID, TASK, "In Oslo", *texts, check_twice_swap=True, reward_if_swap_fails=0.25)[0] == reward
 
 
-def test_an_empty_answer_asks_nobody_but_upstream_a_message_is_judged() -> None:
-    assert judged(ENV_ID, TASK, "")[0] == 0.0
-    _, info = judged(ENV_ID, TASK, "", NO, conform="nemo")
-    assert "[NO VALID ANSWER EXTRACTED]" in asked(info)
+@pytest.mark.parametrize("conform", [None, "nemo"])
+def test_an_empty_answer_and_one_that_is_too_long_ask_nobody(conform: str | None) -> None:
+    for text, why in (("", "empty_final_answer"), ("In Oslo", "final_answer_too_long")):
+        reward, info = judged(ENV_ID, TASK, text, max_answer_chars=4, conform=conform)
+        assert (reward, info["failure_reason"]) == (0.0, why)
+    assert judged(ENV_ID, TASK, "Oslo", YES, max_answer_chars=4, conform=conform)[0] == 1.0
 
 
 @pytest.mark.slow

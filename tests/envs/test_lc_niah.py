@@ -31,21 +31,21 @@ def play(
 def test_what_is_copied_lowers_the_f1() -> None:
     assert play("") == (1.0, play("")[1]) and play("")[1]["reasoning_overlap"] == 0.0
     reasoning = "He said:  THE FOX| is "
-    reward, info = play(reasoning)
+    reward, info = play(reasoning, overlap_metric_rule="lcs")
     plain = "he said: the fox is"
     overlap = len("the fox is") / len(plain)
-    assert info["overlap_lcs"] == info["reasoning_overlap"] == pytest.approx(overlap)
-    assert reward == pytest.approx(1 - overlap) and info["answer_score"] == 1.0
-    assert "overlap_ngram16" not in info and info["timed_out"] is False
+    assert info["reasoning_overlap"] == pytest.approx(overlap)
+    assert reward == pytest.approx(1 - overlap) and info["answer_score"] == 1.0 and info["timed_out"] is False
 
 
 def test_the_overlap_is_multiplied_subtracted_or_reported_only() -> None:
     text = "Final Answer: [a]"
-    overlap = play("the fox is", text)[1]["reasoning_overlap"]
+    lcs = {"overlap_metric_rule": "lcs"}
+    overlap = play("the fox is", text, **lcs)[1]["reasoning_overlap"]
     f1 = 2 / 3
-    assert overlap == 1.0 and play("the fox is", text)[0] == 0.0
-    assert play("the fox is", text, overlap_grading_rule="minus")[0] == pytest.approx(f1 - overlap)
-    assert play("the fox is", text, overlap_grading_rule="base")[0] == pytest.approx(f1)
+    assert overlap == 1.0 and play("the fox is", text, **lcs)[0] == 0.0
+    assert play("the fox is", text, overlap_grading_rule="minus", **lcs)[0] == pytest.approx(f1 - overlap)
+    assert play("the fox is", text, overlap_grading_rule="base", **lcs)[0] == pytest.approx(f1)
 
 
 def test_the_metrics() -> None:
@@ -61,10 +61,10 @@ def test_the_metrics() -> None:
     assert measured("lcs", " \n") == measured("ngram16", "") == measured("seq_match", "") == 0.0
 
 
-def test_nemo_gym_reports_all_metrics() -> None:
-    info = play("the fox is", conform="nemo", overlap_metric_rule="ngram16")[1]
-    assert info["overlap_lcs"] == 1.0 and info["reasoning_overlap"] == info["overlap_ngram16"] == 0.0
-    assert info["overlap_seq_match"] == SequenceMatcher(None, "the fox is", "the fox is red.").ratio()
+def test_copied_runs_of_sixteen_words_count_by_default() -> None:
+    assert play("the fox is")[1]["reasoning_overlap"] == 0.0
+    given = " ".join(WORDS)
+    assert play(" ".join(WORDS[:20]), given=given)[1]["reasoning_overlap"] == 1.0
 
 
 def test_long_reasoning_is_measured_in_a_worker_and_not_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -92,4 +92,4 @@ def test_long_texts_are_compared_in_near_linear_time() -> None:
 
 
 def test_recorded_episodes_score_as_recorded() -> None:
-    assert replay_all("lc_niah")
+    assert replay_all("lc_niah", env_kwargs={"overlap_metric_rule": "lcs"})  # the default of the recorded version

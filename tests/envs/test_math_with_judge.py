@@ -45,6 +45,16 @@ def test_as_nemo_gym_reads_it_the_first_label_counts() -> None:
     assert judged(ENV_ID, TASK, r"\boxed{12 pieces}", text, conform="nemo")[0] == 0.0
 
 
+@pytest.mark.parametrize(
+    "text", ["12", "Answer: 12", r"\boxed {12}", r"\boxed{12} \boxed{", r"\boxed{12} \boxed{ }", "$12$"]
+)
+def test_as_nemo_gym_reads_it_nothing_counts_without_a_complete_last_box(text: str) -> None:
+    reward, info = judged(ENV_ID, {**TASK, "expected_answer": "12"}, text, conform="nemo")
+    assert (reward, info["library_reward"], info["judge_evaluations"]) == (0.0, 0.0, None)
+    _, info = judged(ENV_ID, TASK, r"\boxed{1} \boxed{f(x) = 1, 2}", NO, conform="nemo")
+    assert "f(x) = 1, 2" in info["judge_evaluations"][0]["responses_create_params"]["input"][-1]["content"]
+
+
 def test_the_judge_sees_the_whole_box() -> None:
     _, info = judged(ENV_ID, TASK, r"So \boxed{f(x) = 1, g(x) = 2}.", NO)
     assert "f(x) = 1, g(x) = 2" in info["judge_evaluations"][0]["responses_create_params"]["input"][-1]["content"]

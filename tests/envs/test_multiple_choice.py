@@ -220,7 +220,7 @@ COLON, MARKDOWN = "lenient_answer_colon", "lenient_answer_colon_md"
         (MARKDOWN, "Answer: Bergen", "B", None),
         (MARKDOWN, "**Answer:** ب", "B", "B"),
         (MARKDOWN, "**Answer:** Ｂ", "B", "B"),
-        (MARKDOWN, "**Answer** ： B", "B", None),
+        (MARKDOWN, "**Answer** ： B", "B", "B"),
         (MARKDOWN, "Answer: B\nAnswer: A or C", None, "B"),
         (MARKDOWN, "Answer: not B", None, "B"),
         (MARKDOWN, r"\boxed{B}", "B", None),
@@ -244,6 +244,29 @@ def test_nemo_gyms_reading_is_there_where_ours_finds_more(
 ) -> None:
     assert play(text, grading_mode=mode)[1] == ours
     assert play(text, {"conform": "nemo"}, grading_mode=mode)[1] == nemo
+
+
+@pytest.mark.parametrize(
+    ("prefix", "text", "ours", "nemo"),
+    [
+        ("Réponse :", "Réponse : B", "B", "B"),
+        ("回答：", "Answer: A\n回答：Ｂ", "B", "B"),
+        ("回答：", "回答:B, weil", "B", "B"),
+        ("Réponse :", "\\boxed{B}", "B", "B"),
+        (None, "Réponse : B", None, None),
+        (None, "𝐀𝐧𝐬𝐰𝐞𝐫: 𝐁", None, "B"),
+    ],
+)
+def test_other_words_stand_for_answer_and_letters_of_other_alphabets_count(
+    prefix: str | None, text: str, ours: str | None, nemo: str | None
+) -> None:
+    fields: dict[str, Any] = {"template_metadata": {"answer_prefix": prefix}, "grading_mode": MARKDOWN}
+    assert (play(text, **fields)[1], play(text, {"conform": "nemo"}, **fields)[1]) == (ours, nemo)
+
+
+def test_marks_without_end_are_read_in_time() -> None:
+    options, mode, text = Options.read(CITIES), MARKDOWN, "Answer: " + "\u0301" * 100_000 + " B"
+    assert cpu_seconds(lambda: extract_answer_as_nemo_gym(text, options, mode, "x")) < 1.0
 
 
 def test_nemo_gym_trusts_a_pattern_and_takes_the_first_of_equal_texts() -> None:

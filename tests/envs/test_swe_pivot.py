@@ -81,7 +81,7 @@ VIEW = {"command": "view", "path": "/repo/ferry/parser.py"}
         (VIEW, {**VIEW, "path": "/elsewhere/ferry/parser.py"}, None),
         (VIEW, {**VIEW, "path": "/repo/other/parser.py"}, "target_mismatch"),
         (VIEW, {**VIEW, "command": "create"}, "target_mismatch"),
-        (VIEW, {"path": VIEW["path"]}, None),
+        (VIEW, {"path": VIEW["path"]}, "target_mismatch"),
         (VIEW, {"command": "view", "file_name": VIEW["path"]}, None),
         ({"command": "view"}, VIEW, None),
         ({**VIEW, "view_range": [20, 40]}, VIEW, None),
@@ -283,7 +283,7 @@ def test_large_texts_are_compared_in_a_worker_process_and_nothing_takes_long_her
 def test_a_call_that_says_nothing_has_no_target(expected, arguments):
     again = function_call(expected["name"], arguments)
     assert play(expected, again)[:2] == (0.0, "target_mismatch")
-    assert play(expected, again, conform="nemo")[0] == 1.0
+    assert play(expected, again, conform="nemo")[0] == float(expected["name"] != "bash")
 
 
 @pytest.mark.parametrize(
@@ -292,7 +292,7 @@ def test_a_call_that_says_nothing_has_no_target(expected, arguments):
         ("edit", json.dumps(json.dumps({"path": "a/b.py"})), "target_mismatch", "unknown_error"),
         ("bash", json.dumps("ls"), "target_mismatch", "unknown_error"),
         ("bash", "[1]", "target_mismatch", "unknown_error"),
-        ("bash", "not JSON", "target_mismatch", "none"),
+        ("bash", "not JSON", "target_mismatch", "target_mismatch"),
         ("finish", json.dumps("done"), "none", "none"),
         ("bash", '{"command": "ls", "timeout": NaN}', "target_mismatch", "none"),
     ],

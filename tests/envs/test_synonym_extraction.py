@@ -70,3 +70,21 @@ def test_the_details_do_not_change_with_the_next_episode() -> None:
     env.reset()
     end(env, [5])
     assert info["extracted_synonym_values"] == [711]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "reward"),
+    [
+        ('{"synonym_values": [711, 407], "zz": -Infinity}', 1.0),
+        ('{"synonym_values": [711.0, 407]}', 1.0),
+        ('{"synonym_values": [NaN, 407]}', 0.0),
+        ('{"synonym_values": 1e999}', 0.0),
+        ('{"synonym_values": [{}]}', 0.0),
+        ("null", 0.0),
+    ],
+)
+def test_nemo_gym_reads_the_values_that_python_reads(arguments: str, reward: float) -> None:
+    env = SynonymExtraction(tasks=[row(expected_synonym_values=[711, 407])], conform="nemo")
+    env.reset()
+    env.step([function_call("extract_synonym_values", arguments)])
+    assert env.step(message("Done."))[1] == reward

@@ -101,3 +101,10 @@ def test_large_and_deep_arguments_cost_little():
         env.reset(options={"task_index": 0})
         env.episode.items.extend([function_call("get_weather", text)] * 3)
         assert cpu_seconds(env.verify, env._task, env.episode) < 1.0
+
+
+@pytest.mark.parametrize("value", ["NaN", "-Infinity", "1e999", "9" * 5_000])
+def test_nemo_gym_reads_the_arguments_that_python_reads(value):
+    call = function_call("get_weather", f'{{"city": "Paris", "zz": {value}}}')
+    assert components(call) == (0.0, 0.0, 1.0)
+    assert components(call, conform="nemo") == ((0.0, 0.0, 1.0) if value.startswith("9") else (1.0, 1.0, 1.0))

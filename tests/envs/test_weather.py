@@ -51,10 +51,13 @@ def test_one_right_call_among_several_is_enough():
     assert ask(*calls)[0] == 1.0
 
 
-def test_without_an_expectation_everything_is_worth_one():
+def test_without_an_expectation_any_call_is_worth_one_and_none_nothing():
     env = gym.make("gym_llm/Weather-v0")
-    env.reset(options={"task": row("Hello?")})
-    assert env.step(message("Which city?"))[1] == 1.0
+    for name, reward in (("get_weather", 1.0), ("get_wether", 0.0), (None, 0.0)):
+        env.reset(options={"task": row("Hello?")})
+        if name is not None:
+            env.step([function_call(name, {"city": "Oslo"})])
+        assert env.step(message("Which city?"))[1] == reward
 
 
 def test_generated_tasks_name_their_city():

@@ -20,7 +20,8 @@ _LABEL = re.compile(rf"\*\*[^\n*]*+\*\*|(?:{'|'.join(map(re.escape, sorted(DIALE
 _TAG = re.compile(r"<(sql|query)>", re.IGNORECASE)
 _SPAN = re.compile(r"(?<!`)(`{1,2})(?!`)([^`]++)\1(?!`)")
 _NEMO_BEGINS = re.compile(r"\s{0,99}(?:SELECT|INSERT|UPDATE|DELETE|WITH|CREATE|ALTER|DROP)\b", re.IGNORECASE)
-_ASCII_LETTER = re.compile("[a-zA-Z]")
+_ASCII_LETTER = re.compile("[a-zA-Z]", re.IGNORECASE)
+_NEMO_BLOCK = re.compile(r"```sql\b", re.IGNORECASE)
 _LETTER = re.compile(r"[^\W\d_]")
 _WORDS = ("select", "insert", "update", "delete", "with")
 _LONGEST = 200_000  # characters, the last ones
@@ -101,15 +102,15 @@ def last_sql_block(text: str, *, conform: bool = False) -> str | None:
 
     Args:
         text: What the model said.
-        conform: Whether to apply NeMo Gym's rules. `sql` must be in small letters. The statement loses comments (after
-            `--` all text), extra white space, and `**…**` at its start.
+        conform: Whether to apply NeMo Gym's rules. A mark inside of the statement ends the block only behind its first
+            letter. The statement loses `**…**` at its start.
 
     Returns:
         The stripped statement, or None.
 
     >>> last_sql_block("```sql\nSELECT 1 -- one\n, 2\n```"), last_sql_block("SELECT 1")
     ('SELECT 1 -- one\n, 2', None)
-    >>> last_sql_block("```sql\nSELECT 1 -- one\n, 2\n```", conform=True)
+    >>> last_sql_block("```SQL\n**Query** SELECT 1\n```", conform=True)
     'SELECT 1'
     """
     text = text[-_LONGEST:]
@@ -122,31 +123,18 @@ def last_sql_block(text: str, *, conform: bool = False) -> str | None:
 def _last_block_as_nemo_gym(text: str) -> str | None:
     """The last block, which goes on until there was a letter, as NeMo Gym runs it."""
     block, place = None, 0
-    while (start := text.find("```sql", place)) >= 0:
-        letter = _ASCII_LETTER.search(text, start + 6)
+    while opening := _NEMO_BLOCK.search(text, place):
+        letter = _ASCII_LETTER.search(text, opening.end())
         end = text.find("```", letter.end()) if letter else -1
         if end < 0:
             break
-        block, place = text[start + 6 : end], end + 3
+        block, place = text[opening.end() : end].strip(), end + 3
     if block is None:
         return None
-    block = " ".join(re.split(r"\s+", _without_comments(block)))
-    if block.startswith("**") and (end := block.rfind("**")) >= 2:
-        block = block[end + 2 :]
-    return block.strip()
-
-
-def _without_comments(statement: str) -> str:
-    """Without `/*…*/`, and from `--` on without anything."""
-    kept, place = [], 0
-    line_comment = statement.find("--")
-    while (start := statement.find("/*", place)) >= 0:
-        if 0 <= line_comment < start or (end := statement.find("*/", start + 2)) < 0:
-            break
-        kept.append(statement[place:start])
-        place = end + 2
-        line_comment = statement.find("--", place)
-    return "".join(kept) + statement[place : line_comment if line_comment >= 0 else None]
+    first_line = block.partition("\n")[0]
+    if first_line.startswith("**") and (end := first_line.rfind("**")) >= 2:
+        block = block[end + 2 :].strip()
+    return block
 
 
 def _find_word(lowered: str, word: str) -> int:

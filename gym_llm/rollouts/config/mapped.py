@@ -8,7 +8,8 @@ from typing import Any
 from gym_llm.rollouts.config.compose import Composed
 
 MEANINGLESS = {
-    *("entrypoint", "host", "port", "num_workers", "description", "value", "verified", "verified_url", "debug")
+    *("entrypoint", "host", "port", "num_workers", "description", "value", "verified", "verified_url", "debug"),
+    "msg_extraction_failure",  # judged in place of an empty answer, until NeMo Gym 0.7 judged none
 }
 """Keys that say where a server runs or what a catalogue shows of it: nothing is lost with them."""
 

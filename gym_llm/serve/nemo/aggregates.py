@@ -163,13 +163,9 @@ def _coverage(rows: Sequence[_Row], scored: Sequence[_Row]) -> dict[str, Any]:
 
 
 def _of_evaluation(rows: Sequence[_Row], env_id: str, declared: Mapping[str, Metric]) -> dict[str, Any]:
-    """Return the figures of `gym-llm eval` under NeMo Gym's names; pass@k and the like are percentages there."""
+    """Return the figures that `gym-llm eval` has under NeMo Gym's names."""
     figures = evaluate_scores([_score(row, env_id) for row in rows], declared=declared, resamples=0)["nemo_gym"]
-    return {
-        name: value * 100 if "@" in name else value
-        for name, value in figures.items()
-        if value is not None and not name.endswith("/reward")
-    }
+    return {name: value for name, value in figures.items() if isinstance(value, float) and not name.endswith("/reward")}
 
 
 def _score(row: _Row, env_id: str) -> EpisodeScore:
