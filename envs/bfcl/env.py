@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from functools import cache
 from typing import Any
 
-import gymnasium as gym
 from pydantic import BaseModel, ConfigDict
 
 from gym_llm import BaseTask, Episode, Metric, Verdict, VerifierEnv
 from gym_llm.envs.bfcl.grading import example_arguments, matches, tool_name
-from gym_llm.envs.bfcl.unread_calls import parser_for
 from gym_llm.grading.call_matching import Call, call_items, read_calls
+from gym_llm.grading.unread_calls import has_unread_call
 from gym_llm.types import Item
 
 
@@ -81,11 +79,9 @@ class BFCL(VerifierEnv):
         """Compare the turn's calls with the expected ones."""
         calls = read_calls(episode.items)
         matched, text = 0, episode.text
-        parser = None if calls or not text.strip() else parser_for(text, task.names)
-        if parser is not None:
-            _warn(parser)
+        unread = not calls and has_unread_call(text, task.names)
         if task.wants_no_call:
-            reward = float(not calls and parser is None and bool(text.strip()))
+            reward = float(not calls and not unread and bool(text.strip()))
         elif task.wants_any_call:
             names = {tool_name(function.name) for function in task.functions}
             reward = float(bool(calls) and all(c.name in names and isinstance(c.arguments, dict) for c in calls))
@@ -93,16 +89,7 @@ class BFCL(VerifierEnv):
             matched = _matched(task, calls)
             reward = float(matched == len(task.ground_truth) == len(calls))
         details = {"category": task.category, "matched": matched, "calls": len(calls)}
-        return Verdict(reward, {**details, "unread_calls": int(parser is not None)})
-
-
-@cache
-def _warn(parser: str) -> None:
-    """Warn once that answers have calls as text."""
-    gym.logger.warn(
-        "An answer has a call that no parser has read (unread_calls counts them): "
-        f"choose --tool-call-parser {parser or 'for this form'}."
-    )
+        return Verdict(reward, {**details, "unread_calls": int(unread)})
 
 
 def _matched(task: BFCL.Task, calls: list[Call]) -> int:

@@ -49,6 +49,7 @@ class EvalPlus(SandboxedEnv):
     """
 
     reverify_mode = "stateless"
+    accepted_findings = {"all options": "a block that is neither the program nor the function takes nothing back"}
 
     class Task(BaseTask):
         """The problem."""

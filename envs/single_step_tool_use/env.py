@@ -10,6 +10,7 @@ from gym_llm.core.checks import read_settings
 from gym_llm.core.compat import NemoCompatible
 from gym_llm.envs.single_step_tool_use.comparison import MESSAGE, NO_ACTION, NO_CALL, NO_MESSAGE, Comparison, Settings
 from gym_llm.grading.call_matching import Call, ExpectedAction, calls_of, expected_turn, read_calls
+from gym_llm.grading.unread_calls import has_unread_call, tool_names
 from gym_llm.types import Item, Row, is_said
 
 
@@ -64,10 +65,11 @@ class SingleStepToolUse(NemoCompatible):
     def verify(self, task: Task, episode: Episode) -> Verdict:
         """Compare the turn with the expert's."""
         calls = read_calls(episode.items, as_python=self.conform is not None)
-        if not calls and not any(_has_text(item) for item in episode.items):
+        if not calls and not (any(map(_has_text, episode.items)) if self.conform else episode.text.strip()):
             reward, category = 0.0, NO_ACTION
         elif not task.calls:
-            reward, category = (0.0, NO_MESSAGE) if calls else (1.0, MESSAGE)
+            is_message = not calls and (bool(self.conform) or not has_unread_call(episode.text, tool_names(episode)))
+            reward, category = (1.0, MESSAGE) if is_message else (0.0, NO_MESSAGE)
         elif not calls:
             reward, category = 0.0, NO_CALL
         else:

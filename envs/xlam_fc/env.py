@@ -21,6 +21,7 @@ from gym_llm.grading.call_matching import (
     parse_arguments,
     read_calls,
 )
+from gym_llm.grading.unread_calls import has_unread_call, tool_names
 from gym_llm.types import Item, Row
 
 
@@ -78,7 +79,10 @@ class XlamFC(NemoCompatible):
             "num_correct": correct,
             "predicted_calls": [call._asdict() for call in calls],
         }
-        return Verdict(float(correct == len(expected) == made), details)
+        is_right = correct == len(expected) == made
+        if is_right and not made and self.conform is None:
+            is_right = bool(episode.text.strip()) and not has_unread_call(episode.text, tool_names(episode))
+        return Verdict(float(is_right), details)
 
     def _fits(self, expected: Expected, call: Call) -> bool:
         if expected.name != call.name:

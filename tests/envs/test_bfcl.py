@@ -10,7 +10,7 @@ import pytest
 from testing import cpu_seconds, scored
 
 from gym_llm.envs.bfcl.grading import matches
-from gym_llm.envs.bfcl.unread_calls import parser_for
+from gym_llm.grading.unread_calls import parser_for
 
 ENV_ID = "gym_llm/BFCL-v0"
 

@@ -40,7 +40,9 @@ def test_recorded_episodes_score_as_recorded(vector):
     ("expected", "items", "outcome"),
     [
         (SAID, [message_item("Something else.")], (1.0, comparison.MESSAGE)),
-        (SAID, [message_item("")], (1.0, comparison.MESSAGE)),
+        (SAID, [message_item("")], (0.0, comparison.NO_ACTION)),
+        (SAID, [message_item('[TOOL_CALLS][{"name": "f"}]')], (0.0, comparison.NO_MESSAGE)),
+        (SAID, [message_item("[f(x=1)]")], (0.0, comparison.NO_MESSAGE)),
         (SAID, [message_item("Hello."), function_call("f")], (0.0, comparison.NO_MESSAGE)),
         (SAID, [{"type": "message", "role": "assistant", "content": []}], (0.0, comparison.NO_ACTION)),
         (call(), [message_item("f()")], (0.0, comparison.NO_CALL)),
@@ -198,3 +200,8 @@ def test_what_only_pythons_json_reads_counts_as_nemo_gym_reads_it():
     expected = {"type": "function_call", "name": "f", "arguments": '{"a": 1}'}
     written = function_call("f", '{"a": NaN}')
     assert play(expected, written)[1] != play(expected, written, conform="nemo")[1]
+
+
+@pytest.mark.parametrize("text", ["", "[f(x=1)]"])
+def test_to_conform_any_text_is_a_message(text):
+    assert play(SAID, message_item(text), conform="nemo") == (1.0, comparison.MESSAGE)

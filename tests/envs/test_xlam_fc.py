@@ -136,3 +136,11 @@ def test_a_message_is_no_call():
 def test_what_only_pythons_json_reads_counts_as_nemo_gym_reads_it(arguments, here, nemo):
     call = function_call("f", arguments)
     assert (play([expect(a=1)], call)[0], play([expect(a=1)], call, conform="nemo")[0]) == (here, nemo)
+
+
+@pytest.mark.parametrize(
+    ("text", "reward"), [("There is nothing to call.", 1.0), ("", 0.0), ("[f(a=1)]", 0.0), ("[TOOL_CALLS][{}]", 0.0)]
+)
+def test_where_no_call_is_expected_an_empty_answer_and_an_unread_call_earn_nothing(text, reward):
+    assert play([], message_item(text))[0] == reward
+    assert play([], message_item(text), conform="nemo")[0] == 1.0

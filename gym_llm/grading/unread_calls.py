@@ -5,9 +5,13 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Collection
+from functools import cache
 from typing import Any
 
+import gymnasium as gym
+
 from gym_llm.grading.extraction import fences, json_values
+from gym_llm.types import Episode
 
 _PARSERS = {
     "[TOOL_CALLS]": "mistral",
@@ -29,6 +33,27 @@ _JSON, _PYTHON, _NO_PARSER = "llama3_json", "pythonic", ""
 _NAMES = ("name", "tool", "tool_name", "function", "function_name", "action", "recipient_name")
 _ARGUMENTS = ("arguments", "parameters", "args", "params", "input", "tool_input", "action_input", "tool_arguments")
 _LONGEST = 20_000  # characters that may be Python
+
+
+def tool_names(episode: Episode) -> set[str]:
+    """Return the names of the functions that an episode's request offers."""
+    return {str(tool["name"]) for tool in episode.request.get("tools") or () if tool.get("name")}
+
+
+def has_unread_call(text: str, functions: Collection[str]) -> bool:
+    """Whether a text without calls has call-like text; the first time it warns, and names the parser to choose."""
+    parser = parser_for(text, functions) if text.strip() else None
+    if parser is not None:
+        _warn(parser)
+    return parser is not None
+
+
+@cache
+def _warn(parser: str) -> None:
+    gym.logger.warn(
+        "An answer has a call that no parser has read (unread_calls counts them): "
+        f"choose --tool-call-parser {parser or 'for this form'}."
+    )
 
 
 def parser_for(text: str, functions: Collection[str]) -> str | None:
