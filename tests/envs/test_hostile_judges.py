@@ -44,6 +44,8 @@ ANSWERS = {
     "ProofJudge": "## Solution\nClear.\n## Self Evaluation\nIt is. \\boxed{1}",
     "ProofVerification": "It is complete. \\boxed{1}",
     "TerminusJudge": json.dumps({"analysis": "", "plan": "", "commands": [{"keystrokes": "pwd\n", "duration": 1}]}),
+    "WideSearch": "| Moon | Year | Discoverer |\n|---|---|---|\n| Titan | 1655 | Huygens |\n| Rhea | 1672 | Cassini |\n"
+    "| Iapetus | 1671 | Cassini |",
     "TextToSQL": "```sql\nSELECT 7;\n```",
 }
 """What the model says, where the judge is not asked about any text."""
