@@ -25,6 +25,10 @@ _HEADING = re.compile(r"\s*(?:#{1,6}[ \t]*[*_]{0,3}|[*_]{2,3})(?:the\s)?(?:final
 _OPENING = re.compile(r"[*_`]{1,3}(?=(?:\w+\s){0,2}$)")
 _PLACEHOLDER = re.compile(r"[$\"'<\[({]{0,3}(?:YOUR[ _])?(?:FINAL[ _])?(?:LETTER|ANSWER|CHOICE|OPTION)[\"'>\])}.]{0,3}")
 _TEMPLATE = re.compile(r"[<\[](?:your|the|insert)\b[^<>\[\]]{0,40}[>\]]\.?", re.IGNORECASE)
+_OPTION = re.compile(
+    r"[\s*>-]*\(?([A-Za-z])(?:[).:\]][*\s]*+(?!(?:is|was|has|does|can|cannot|would)\b)|\s*$)", re.IGNORECASE
+)
+_LONGEST_OPTION = 1_000
 _BLANK = re.compile(r"(?:[\s*_`$]|\\[\[(])*+(?:\.{2,}|…)?")
 _LONGEST_TEXT = 100_000
 _MOST_MARKS = 256
@@ -85,6 +89,8 @@ def _statement(text: str, mark: re.Match[str], before: str, stop: int) -> Statem
         return None
     end = text.find("\n", mark.end(), stop)
     answer = text[mark.end() : stop if end < 0 else end].strip()
+    if end >= 0 and (option := _OPTION.match(answer)) is not None:
+        answer += _next_option(option[1], text[end : end + _LONGEST_OPTION])
     if answer.endswith(">"):
         answer = _END_OF_TURN.sub("", answer)
     opening = _OPENING.search(before)
@@ -93,6 +99,13 @@ def _statement(text: str, mark: re.Match[str], before: str, stop: int) -> Statem
     if _BLANK.fullmatch(answer) or _PLACEHOLDER.fullmatch(answer) or _TEMPLATE.fullmatch(answer):
         return None
     return None if answer.startswith("\\boxed") and is_blank(answer[6:]) else Statement(mark.end(), answer, is_phrase)
+
+
+def _next_option(letter: str, text: str) -> str:
+    """Return the next line if it is the next option of a list, in which no option is chosen; else ""."""
+    line = text.strip().partition("\n")[0]
+    option = _OPTION.match(line)
+    return f" {line}" if option is not None and ord(option[1].upper()) == ord(letter.upper()) + 1 else ""
 
 
 def last_answer_line(text: str) -> str | None:

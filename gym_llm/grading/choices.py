@@ -14,7 +14,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cached_property
 
-from gym_llm.grading.answer_lines import Statement, answer_statements
+from gym_llm.grading.answer_lines import answer_statements, last_answer_line
 from gym_llm.grading.answers import last_box
 from gym_llm.grading.markup import without_markup
 
@@ -313,7 +313,7 @@ def _last_stated(text: str, options: Options, within: bool) -> tuple[bool, str |
             if (choice := _choice_of_box(text[span[0] : span[1]], options, True, within)) is not None:
                 return True, choice
             span = None
-        choice = None if _is_option_list(text, statement, options) else read_choice(statement.text, options)
+        choice = read_choice(statement.text, options)
         if choice is not None or not statement.is_phrase:
             return True, choice
     choice = None if span is None else _choice_of_box(text[span[0] : span[1]], options, True, within)
@@ -326,22 +326,8 @@ def line_choice(text: str, options: Options, *, brief: bool = False) -> str | No
     >>> line_choice("Answer: A\n**Answer: (b)**", ANY_LETTER), line_choice("Answer: both", ANY_LETTER)
     ('B', None)
     """
-    line = next((each for each in reversed(answer_statements(text)) if not each.is_phrase), None)
-    if line is None or _is_option_list(text, line, options):
-        return None
-    return read_choice(line.text, options, brief=brief)
-
-
-def _is_option_list(text: str, statement: Statement, options: Options) -> bool:
-    """Whether the next line is another option's letter, or letter and text, as where a question is repeated."""
-    end = statement.start + len(statement.text)
-    following = text[end : end + _LONGEST].lstrip("\n* ").partition("\n")[0].lower()
-    if (alone := _ALONE.fullmatch(following)) is not None and alone[2].upper() in options.letters:
-        return _ALONE.fullmatch(statement.text) is not None
-    label = _LABEL.match(following)
-    if label is None or not (form := options.form(label[1].upper())):
-        return False
-    return _comparable(_normal(following[label.end() :])) == form
+    line = last_answer_line(text)
+    return None if line is None else read_choice(line, options, brief=brief)
 
 
 def _normal(text: str) -> str:
