@@ -124,11 +124,27 @@ class Options:
         """Return True if a letter's option has the text that follows it, False if another has, None if none has."""
         said = _comparable(rest)
         own = self.form(letter)
-        if own and (said == own or _has_words(said, own) or _is_part(said, own)):
-            label = _LABEL.match(said, len(own)) if said.startswith(own) else None
-            return label is None or label[1].upper() not in self.letters  # else the options are listed
-        is_other = any(said == form or said.startswith((form + ".", form + ",")) for _, form in self.forms)
-        return False if is_other else None
+        if own and said == own:
+            return True
+        others = [form for name, form in self.forms if name != letter]
+        if any(said == form or said.startswith((form + ".", form + ",")) for form in others):
+            return False
+        if own and said.startswith(own) and not said[len(own) : len(own) + 1].isalnum():
+            label = _LABEL.match(said, len(own))
+            following = "" if label is None else self.form(label[1].upper())
+            return not (label and following and said[label.end() :].lstrip().startswith(following))
+        return True if own and (_is_part(said, own) or self.within(said) == letter) else None
+
+    def within(self, said: str) -> str | None:
+        """Return the letter of the one option whose text is among these words, which deny nothing; else None."""
+        found = [(letter, form) for letter, form in self.forms if _has_words(said, form)]
+        longest = max((form for _, form in found), key=len, default="")
+        letters = {letter for letter, form in found if form == longest}
+        rest = said.replace(longest, " ") if longest else said
+        if len(letters) != 1 or any(_has_words(rest, form) for _, form in found):
+            return None
+        is_denied = _NEGATION.search(rest) or (_NUMBER.search(longest) and _NUMBER.search(rest))
+        return None if is_denied else letters.pop()
 
 
 ANY_LETTER = Options(frozenset(string.ascii_uppercase), ())
@@ -179,19 +195,22 @@ def read_choice(
 
 def _is_choice(letter: str, is_closed: bool, tail: str, options: Options, in_box: bool, brief: bool) -> bool:
     """Whether what follows a letter, which may be closed by a bracket, leaves it the one that is chosen."""
+    separator, rest = _separated(tail)
+    readings = (rest, rest.removeprefix("(").removesuffix(")"), tail.lstrip(" .:)]"))
+    if (own := options.form(letter.upper())) and own in map(_comparable, readings):
+        return True
     while (another := _ANOTHER.match(tail)) is not None and _is_listed(another, tail, letter, options):
         if another[2].upper() != letter.upper():
             return False
         tail = tail[another.end() :]
     if _END.fullmatch(tail):
         return True
-    if _UNSURE.match(tail) or _DENIED.match(tail):
+    if brief or _UNSURE.match(tail) or _DENIED.match(tail):
         return False
-    separator = _SEPARATOR.match(tail)
-    rest = tail[separator.end() :] if separator else tail
+    separator, rest = _separated(tail)
     agreement = options.agrees(letter.upper(), rest)
-    if agreement is not None or brief:
-        return bool(agreement) and (not brief or _comparable(rest) == options.form(letter.upper()))
+    if agreement is not None:
+        return agreement
     if not options.texts and any(label != letter.upper() for label in _BRACKETED.findall(tail)):
         return False  # all options in turn
     if is_closed:
@@ -208,6 +227,12 @@ def _is_choice(letter: str, is_closed: bool, tail: str, options: Options, in_box
         return True
     is_spaced = not mark.isascii() or tail[len(mark) :][:1].isspace()
     return is_spaced and bool(_SENTENCE.match(rest) or _NUMBER_FIRST.match(rest))
+
+
+def _separated(tail: str) -> tuple[re.Match[str] | None, str]:
+    """What separates a letter from the words behind it, and these words."""
+    separator = _SEPARATOR.match(tail)
+    return separator, tail[separator.end() :] if separator else tail
 
 
 def _is_listed(another: re.Match[str], tail: str, letter: str, options: Options) -> bool:
@@ -229,16 +254,7 @@ def option_within(text: str, options: Options) -> str | None:
     >>> option_within("a dark red car", options), option_within("infrared", options), option_within("-5", options)
     ('B', None, None)
     """
-    said = _comparable(_normal(text))
-    found = [(letter, form) for letter, form in options.forms if _has_words(said, form)]
-    longest = max((form for _, form in found), key=len, default="")
-    letters = {letter for letter, form in found if form == longest}
-    if len(letters) != 1 or any(form not in longest for _, form in found):
-        return None
-    others = said.replace(longest, " ")
-    if _NEGATION.search(others) or (_NUMBER.search(longest) and _NUMBER.search(others)):
-        return None
-    return letters.pop()
+    return options.within(_comparable(_normal(text)))
 
 
 def boxed_choice(text: str, options: Options, *, texts: bool = False, within: bool = False) -> str | None:

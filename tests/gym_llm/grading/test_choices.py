@@ -123,6 +123,32 @@ def test_the_options_texts_help(answer: str, letter: str | None) -> None:
     assert read_choice(answer, SPECIES) == (letter if answer != "D. melanogaster" else None)
 
 
+LAW = Options.read(
+    [{"A": "not guilty, because"}, {"B": "guilty"}, {"C": "– 9"}, {"D": "E = 1 (A or B)"}, {"E": "2.2 J"}]
+)
+
+
+@pytest.mark.parametrize(
+    ("answer", "letter"),
+    [
+        ("(A) not guilty, because", "A"),
+        ("A. not guilty, because", "A"),
+        ("B. guilty", "B"),
+        ("B. not guilty, because", None),
+        ("A. guilty", None),
+        ("(C) – 9", "C"),
+        ("D (E = 1 (A or B))", "D"),
+        ("D. E = 1 (A or B)", "D"),
+        ("E. 2 J", "E"),
+        ("E: 2.2 J (exactly)", "E"),
+        ("(A) not guilty, because (B) guilty", None),
+        ("~B", None),
+    ],
+)
+def test_an_options_own_words_deny_and_list_nothing(answer: str, letter: str | None) -> None:
+    assert read_choice(answer, LAW, small=False, in_box=True, texts=False) == letter
+
+
 @pytest.mark.parametrize(
     ("options", "box", "letter"),
     [
