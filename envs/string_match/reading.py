@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import re
 import unicodedata
-from decimal import Decimal
+from fractions import Fraction
 from functools import cached_property
-from typing import NamedTuple
 
 from gym_llm.envs.string_match.states import POSTAL_CODES
 from gym_llm.grading.choices import ANY_LETTER, read_choice
 from gym_llm.grading.markup import without_emphasis, without_fonts
+from gym_llm.grading.quantities import Quantity, read_quantity
 
 _MATH_MARKS = re.compile(r"\\[()\[\]]|\$")
 _THOUSANDS = re.compile(r"(?<![\d.,])\d{1,3}(?:,\d{3})+(?![\d,])")
@@ -22,25 +22,15 @@ _SYMBOLS = str.maketrans(
     | {power: f"^{digit}" for digit, power in enumerate("⁴⁵⁶⁷⁸⁹", 4)}
 )  # fmt: skip
 _UNIT = re.compile(r"\^\{?\\circ\}?|(?<=\d)\s*(?:[ck]?m(?:\^?2)?|mm|kg)(?=[\s.,;)]|$)")
-_NUMBER = re.compile(
-    r"([-+]?)\s?([$£€¥]?)\s?([-+]?(?:\d{1,3}(?:,\d{3})+|\d+)?(?:\.\d*)?(?:e[-+]?\d{1,4})?)\s?([$£€¥%]?)", re.ASCII
-)
+_INEXACT = re.compile(r"\d\s*/\s*\d|frac|^\W*(?:about|approx|\\approx|\\sim)|[≈~]")
 _LETTER = re.compile(r"\(?([A-Za-z])\)?\.?")
 _CLOSE = 0.98
-_NEAR = Decimal("0.01")
-_MANY = 3
-"""Significant digits of an expected decimal to which a longer answer is rounded: 3.1416 is 3.14, 2.48 is not 2.5."""
-
-
-class Number(NamedTuple):
-    """A number with what stands beside it."""
-
-    value: Decimal
-    sign: str
-    """A currency or percent sign, or ""."""
-    unit: str
-    decimals: int
-    """Digits behind the point; -1 for a whole number, or one with an exponent."""
+_NEAR = Fraction(1, 100)
+_MANY = 100
+"""Least value, in steps of its last place, of an expected decimal to which a longer answer is rounded: 3.1416 is 3.14,
+2.48 is not 2.5."""
+_EXACT = frozenset("%$€£¥₹")
+"""Units whose numbers are not rounded."""
 
 
 class Reading:
@@ -90,20 +80,9 @@ class Reading:
         return _without_units(self.unwrapped)
 
     @cached_property
-    def number(self) -> Number | None:
-        """The number, if the answer is one but for a currency, a percent sign and a unit."""
-        text, unit = _without_units(" ".join(without_fonts(self.plain).strip("\\()[] ").split()))
-        match = _NUMBER.fullmatch(text)
-        if match is None or (match[2] and match[4]) or not any(map(str.isdigit, match[3])):
-            return None
-        digits = match[1] + match[3] if match[1] else match[3]
-        try:
-            value = Decimal(digits.replace(",", ""))
-        except ArithmeticError:  # two signs, nothing before the exponent
-            return None
-        point = digits.find(".")
-        is_whole = point < 0 or "e" in digits or value == value.to_integral_value()
-        return Number(value, match[2] or match[4], unit, -1 if is_whole else len(digits) - point - 1)
+    def number(self) -> Quantity | None:
+        """The number with its unit, if the answer is one; not a fraction, which may be a date or a score."""
+        return None if _INEXACT.search(self.text) else read_quantity(self.text)
 
 
 def similarity(answer: Reading, expected: Reading) -> float:
@@ -129,19 +108,26 @@ def similarity(answer: Reading, expected: Reading) -> float:
     return float(is_same)
 
 
-def _same_number(answer: Number, expected: Number) -> float:
+def _same_number(answer: Quantity, expected: Quantity) -> float:
     """Whole numbers, currencies and percentages are equal or not; a decimal may be rounded to fewer digits."""
-    if not (_same_sign(answer.sign, expected.sign) and _same_unit(answer.unit, expected.unit)):
+    units = answer.unit.rstrip("s"), expected.unit.rstrip("s")
+    if ("%" in answer.unit) != ("%" in expected.unit) or (all(units) and not _is_same_unit(*units)):
         return 0.0
-    if answer.value == expected.value:
+    values = answer.value * answer.scale, expected.value * expected.scale
+    error = abs(values[0] - values[1])
+    if not error:
         return 1.0
-    digits = min(answer.decimals, expected.decimals)
-    if answer.sign or expected.sign or digits < 1 or answer.decimals == expected.decimals:
+    steps = [quantity.step for quantity in (answer, expected) if quantity.step and quantity.value.denominator > 1]
+    if len(steps) < 2 or steps[0] == steps[1] or not _EXACT.isdisjoint(answer.unit + expected.unit):
         return 0.0
-    if expected.decimals == digits and len(expected.value.as_tuple().digits) < _MANY:
+    if steps[1] > steps[0] and expected.value / steps[1] < _MANY:
         return 0.0
-    error = abs(answer.value - expected.value)
-    return _CLOSE if error * 2 <= Decimal(10) ** -digits and error <= _NEAR * abs(expected.value) else 0.0
+    return _CLOSE if error * 2 <= max(steps) and error <= _NEAR * abs(values[1]) else 0.0
+
+
+def _is_same_unit(one: str, other: str) -> bool:
+    """Whether two units are the same, also where only one says for what: dollars, and dollars a year."""
+    return one == other or one.startswith(f"{other}/") or other.startswith(f"{one}/")
 
 
 def _listed(text: str) -> str:
@@ -152,11 +138,6 @@ def _without_units(text: str) -> tuple[str, str]:
     text = text.translate(_SYMBOLS)
     unit = " ".join(found.strip().replace("^", "") for found in _UNIT.findall(text))
     return " ".join(_UNIT.sub("", text).split()), unit
-
-
-def _same_sign(one: str, other: str) -> bool:
-    """A currency may be left out; a percent sign may not."""
-    return one == other or ("" in (one, other) and "%" not in (one, other))
 
 
 def _same_unit(one: str, other: str) -> bool:
