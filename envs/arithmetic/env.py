@@ -7,6 +7,7 @@ from pydantic import Field
 
 from gym_llm import BaseTask, Episode, VerifierEnv
 from gym_llm.grading.answers import last_boxed
+from gym_llm.grading.quantities import read_quantity
 from gym_llm.types import Row, Verdict
 
 QUESTIONS = (
@@ -65,26 +66,9 @@ class Arithmetic(VerifierEnv):
         return f"\\boxed{{{task.expected_answer}}}"
 
     def verify(self, task: Task, episode: Episode) -> Verdict:
-        """Compare the last box with `expected_answer` as whole numbers; spaces and thousands commas are fine."""
+        """Compare the last box with `expected_answer` as whole numbers, in any usual form but without a unit."""
         boxed = last_boxed(episode.answer)
-        answer = None if boxed is None else _whole_number(boxed)
+        number = None if boxed is None else read_quantity(boxed)
+        is_whole = number is not None and not number.unit and number.value.denominator == 1
+        answer = str(number.value) if number is not None and is_whole else None
         return Verdict(float(answer == task.expected_answer), {"extracted_answer": answer})
-
-
-def _whole_number(text: str) -> str | None:
-    r"""Return a whole number in its shortest form; None for other texts.
-
-    >>> _whole_number(" +1,024 "), _whole_number("-07"), _whole_number("3.0"), _whole_number(r"\text{3}")
-    ('1024', '-7', None, None)
-    """
-    text = text.strip()
-    negative = text.startswith(("-", "\u2212"))
-    digits = text[1:] if negative or text.startswith("+") else text
-    parts = digits.strip().split(",")
-    if len(parts) > 1 and (not 1 <= len(parts[0]) <= 3 or any(len(part) != 3 for part in parts[1:])):
-        return None
-    digits = "".join(parts)
-    if not (digits.isascii() and digits.isdigit()):
-        return None
-    digits = digits.lstrip("0") or "0"
-    return f"-{digits}" if negative and digits != "0" else digits

@@ -9,6 +9,7 @@ import numpy as np
 from gym_llm import BaseTask, Episode, Metric, Verdict
 from gym_llm.core.compat import NemoCompatible
 from gym_llm.grading.answers import last_boxed
+from gym_llm.grading.quantities import read_quantity
 from gym_llm.types import Row, known
 from gym_llm.utils.png import asking, draw_circles, shuffled_colors
 
@@ -71,8 +72,7 @@ class CircleCount(NemoCompatible):
     def _count(self, text: str) -> int | None:
         if self.conform:
             match = _FIRST_BOXED.search(text)
-            digits = match[1] if match else ""
-        else:
-            digits = (last_boxed(text) or "")[:1_000].strip().strip("$").strip()
-        readable = digits.isdecimal() and (digits.isascii() or bool(self.conform))
-        return int(digits) if readable and len(digits.lstrip("0")) <= _MOST_DIGITS else None
+            return int(match[1]) if match and len(match[1].lstrip("0")) <= _MOST_DIGITS else None
+        number = read_quantity(last_boxed(text) or "")
+        is_count = number is not None and number.value.denominator == 1 and 0 <= number.value < 10**_MOST_DIGITS
+        return int(number.value) if number is not None and is_count else None

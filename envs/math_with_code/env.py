@@ -2,7 +2,6 @@ r"""MathWithCode: mathematics with a Python tool, the answer in a box (NeMo Gym'
 
 from __future__ import annotations
 
-import math
 import re
 from collections.abc import Callable
 from typing import Any
@@ -11,6 +10,7 @@ from gym_llm import BaseTask, Episode, Verdict, tool
 from gym_llm.core.compat import NemoCompatible
 from gym_llm.grading.answers import last_boxed, strip_delimiters
 from gym_llm.grading.call_matching import parse_arguments
+from gym_llm.grading.math_answers import compare_without_algebra, read_answer
 from gym_llm.sandbox import check_seconds
 from gym_llm.sandbox.python_tool import (
     EpisodePython,
@@ -21,9 +21,6 @@ from gym_llm.sandbox.python_tool import (
 from gym_llm.types import Item, Row, is_said, message_text
 
 _TEXT = re.compile(r"\\text\{(.*)\}", re.DOTALL)
-_FRACTION = re.compile(
-    r"(-?)\s*\\[dt]?frac\{(-?\d{1,300})\}\{(\d{1,300})\}|(-?)(\d{1,300})\s*/\s*(\d{1,300})", re.ASCII
-)
 _CLOSE = 1e-6
 _LONGEST = 10_000  # characters of an answer that is read as a number
 
@@ -37,7 +34,7 @@ class MathWithCode(PythonSessionEnv, NemoCompatible):
 
     Args:
         max_execution_time: `code_exec_timeout_s`, by NeMo Gym's name.
-        conform: `"nemo"` reads no fraction as a number, and the last box only, as NeMo Gym does.
+        conform: `"nemo"` reads no fraction or unit, and the last box only, as NeMo Gym does.
         **kwargs: As for every `PythonSessionEnv`.
 
     Raises:
@@ -108,8 +105,10 @@ del _line
         answer, expected = _normal(answer), _normal(expected)
         if answer == expected:
             return True
-        read = _plain_number if self.conform else read_number
-        number, wanted = read(answer), read(expected)
+        if not self.conform:
+            gold, found = read_answer(expected), read_answer(answer)
+            return gold is not None and found is not None and compare_without_algebra(gold, found) is True
+        number, wanted = _plain_number(answer), _plain_number(expected)
         if number is None or wanted is None:
             return False
         return abs(number - wanted) < _CLOSE * max(1.0, abs(wanted))
@@ -155,19 +154,3 @@ def _plain_number(text: str) -> float | None:
         return float(text[:_LONGEST])
     except (ValueError, OverflowError):
         return None
-
-
-def read_number(text: str) -> float | None:
-    r"""Parse a finite number: decimal, or a fraction of whole numbers; None if the text is not one.
-
-    >>> read_number(r"-\frac{1}{2}"), read_number("3/4"), read_number("1e3"), read_number("x")
-    (-0.5, 0.75, 1000.0, None)
-    """
-    if (match := _FRACTION.fullmatch(text)) is None:
-        number = _plain_number(text) if text.isascii() else None
-        return number if number is not None and math.isfinite(number) else None
-    sign, above, below = (match[1], match[2], match[3]) if match[2] else (match[4], match[5], match[6])
-    if not int(below):
-        return None
-    value = int(above) / int(below)
-    return -value if sign else value

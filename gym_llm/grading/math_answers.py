@@ -86,11 +86,12 @@ _DANGLING = re.compile(r"[-+*/=^_<>,]\s*$")
 _EMPTY_GROUPS = re.compile(r"[\s.,;:$?!*_(){}\[\]|\\&^~'\"`=<>/+-]*")
 
 
-_SENTENCE = re.compile(r"[A-Z][A-Za-z,' ]+ [$€£]?\d[\d,]*(?:\.\d+)?%?(?: [A-Za-z,' ]+)?")
+_SENTENCE = re.compile(r"(?:(?:Mrs?|Ms|Dr)\. )?[A-Z][A-Za-z,' ]+ [$€£]?\d[\d,]*(?:\.\d+)?%?(?: [A-Za-z,' ]+)?")
 _ONE_NUMBER, _ONE_WORD = re.compile(r"[$€£]?\d[\d,.]*%?"), re.compile(r"[A-Za-z]{2,}")
 _CHANGES_IT = re.compile(
-    r"\b(?:if|not|no|or|and|nor|never|cannot|\w+n't|unless|when|except|between|at least|at most|than|either|may|maybe|"
+    r"\b(?:if|not|no|or|nor|never|cannot|\w+n't|unless|when|except|between|at least|at most|than|either|may|maybe|"
     r"might|could|would|should have|minus|negative|half|twice|double|triple|times|squared|cubed|plus|thousand|million|"
+    r"zero|one|two|three|four|five|six|seven|eight|nine|ten|eleven|twelve|twenty|both|pair|couple|"
     r"hundred|dozen|billion|percent|th|incorrect|wrong|unknown|instead|originally)\b",
     re.IGNORECASE,
 )
@@ -123,10 +124,12 @@ def read_answer(content: str) -> MathAnswer | None:
     >>> read_answer(r"\text{Evelyn}.").key, read_answer("?"), read_answer(r"\frac{1}{\foo}")
     ('evelyn', None, None)
     """
+    if len(content) > _LONGEST:
+        return None
     quantity = read_quantity(content) or _stated_in_a_sentence(content)
     if quantity is not None:
         return MathAnswer(key=_key(content), quantity=quantity, unit=quantity.unit, scale=quantity.scale)
-    if len(content) > _LONGEST or is_mention(content):
+    if is_mention(content):
         return None
     latex = _cleaned(content)
     if not latex or not _is_whole(latex):

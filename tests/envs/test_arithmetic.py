@@ -53,7 +53,14 @@ def test_right_answer_is_worth_one():
 
 @pytest.mark.parametrize(
     ("answer", "extracted"),
-    [("\\boxed{ +85 }", "85"), ("\\boxed{085}", "85"), ("First \\boxed{84}, no: \\boxed{85}", "85")],
+    [
+        ("\\boxed{ +85 }", "85"),
+        ("\\boxed{085}", "85"),
+        ("\\boxed{85.0}", "85"),
+        ("\\boxed{٨٥}", "85"),
+        ("\\boxed{$85$}", "85"),
+        ("First \\boxed{84}, no: \\boxed{85}", "85"),
+    ],
 )
 def test_the_last_box_counts_as_a_whole_number(answer, extracted):
     assert play(answer) == (1.0, extracted)
@@ -63,11 +70,11 @@ def test_the_last_box_counts_as_a_whole_number(answer, extracted):
     ("answer", "extracted"),
     [
         ("85", None),
-        ("\\boxed{85.0}", None),
+        ("\\boxed{85.5}", None),
+        ("\\boxed{85\\%}", None),
         ("\\boxed{8 5}", None),
         ("\\boxed{}", None),
         ("\\boxed{-85}", "-85"),
-        ("\\boxed{٨٥}", None),
         ("\\boxed{85} or rather \\boxed{86}", "86"),
     ],
 )

@@ -131,7 +131,9 @@ def test_typography_and_units_are_taken_off(content: str, latex: str, unit: str)
     ("content", "right"),
     [
         ("Jenny eats 9 cookies.", True),
-        ("Mr Josue now has $9 in capital", True),
+        ("Mr. Josue now has $9 in capital", True),
+        ("After selling and giving some to his mother, Joe remains with 9 cars.", True),
+        ("Joe has three cars and 9 toys", False),
         ("Jenny does not eat 9 cookies.", False),
         ("Jenny eats 9 cookies if she may.", False),
         ("Jenny eats 9 or more cookies.", False),
