@@ -28,6 +28,8 @@ class Arithmetic(VerifierEnv):
         **kwargs: See `VerifierEnv`. With `tasks`, nothing is generated.
     """
 
+    accepted_findings = {"look-alike/digits of another script": "they are the same digits"}
+
     class Task(BaseTask):
         """The right number in its shortest form."""
 

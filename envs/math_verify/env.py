@@ -40,8 +40,8 @@ class MathVerify(VerifierEnv):
     grader = "gym_llm.envs.math_verify.grading:grade"
     metrics = {"timed_out": Metric("rate", higher_is_better=False)}
     accepted_findings = {
-        "near miss/a sum that makes it": "math-verify simplifies: an expression that equals the answer is the answer",
-        "non-answer/1e999": "math-verify reads the digits before an exponent as the number: 1",
+        "near miss/a sum that makes it": "an expression that equals the answer is the answer",
+        "look-alike/digits of another script": "they are the same digits",
         "all options": "which of several expressions without a box counts is the choice of math-verify",
         "cost/1 MB of '\\\\boxed{'": "the library has the CPU seconds of `deadline`, then its process is killed",
     }

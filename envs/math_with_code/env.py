@@ -41,6 +41,7 @@ class MathWithCode(PythonSessionEnv, NemoCompatible):
         ValueError: If an argument makes no sense.
     """
 
+    accepted_findings = {"look-alike/digits of another script": "they are the same digits"}
     python_tool = "execute_python"
     default_preload = ("numpy", "scipy", "sympy")  # not pandas, whose pyarrow starts a thread
     prelude = """

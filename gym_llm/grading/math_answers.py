@@ -54,9 +54,8 @@ _SYMBOLS = {
     "ℕ": r"\mathbb{N}", "ℚ": r"\mathbb{Q}", "°": r"^{\circ}", "′": "'", "“": '"', "”": '"', "（": "(", "）": ")",
     "、": ",", "；": ";", "＝": "=", "∑": r"\sum ", "∫": r"\int ", "…": r"\ldots ", "→": r"\to ",
 }  # fmt: skip
-_POWERS = {ord(power): str(digit) for digit, power in enumerate("⁰¹²³⁴⁵⁶⁷⁸⁹")} | {ord("⁻"): "-", ord("ⁿ"): "n"}
 _INDICES = {ord(index): str(digit) for digit, index in enumerate("₀₁₂₃₄₅₆₇₈₉")}
-_POWER, _INDEX = re.compile("[⁰¹²³⁴⁵⁶⁷⁸⁹⁻ⁿ]+"), re.compile("[₀₁₂₃₄₅₆₇₈₉]+")
+_INDEX = re.compile("[₀₁₂₃₄₅₆₇₈₉]+")
 _ROOT = re.compile(r"√\s*(?:\(([^()]*)\)|(\d+|[a-zA-Z]))")
 _LAYOUT = re.compile(
     r"(?<!\\)\\[!,;:> ]|(?<!\\)~|\\(?:left|right|displaystyle|textstyle|limits|nolimits|q?quad)(?![a-zA-Z])"
@@ -157,7 +156,6 @@ def _cleaned(content: str) -> str:
     text = content
     if not text.isascii():
         text = _ROOT.sub(lambda match: f"\\sqrt{{{match[1] or match[2]}}}", text)
-        text = _POWER.sub(lambda match: f"^{{{match[0].translate(_POWERS)}}}", text)
         text = _INDEX.sub(lambda match: f"_{{{match[0].translate(_INDICES)}}}", text)
         text = plain_symbols("".join(_SYMBOLS.get(character, character) for character in text))
     if "\\begin" not in text:
@@ -221,6 +219,7 @@ def _key(content: str) -> str:
     text = _TEXT.sub(r"\1", _TEXT.sub(r"\1", _cleaned(content)))
     text = re.sub(r"\\[dt]frac", r"\\frac", text).replace("\\%", "%").replace("\\{", "{").replace("\\}", "}")
     text = re.sub(r"\\[a-zA-Z]+ (?=[^a-zA-Z])|\s+", lambda match: match[0].strip(), text)
+    text = text.replace("a.m", "am").replace("p.m", "pm")
     if match := re.fullmatch(r"\(([A-Za-z])\)", text):
         text = match[1]
     return text.lower() if _RUN.search(_COMMAND.sub("", text)) else text
@@ -244,6 +243,9 @@ def boxed_answer(text: str) -> str | None:
     ('-2, 1', '10\\%')
     """
     span = last_box(text)
+    if span is None and "\\fbox" in text:
+        text = text.replace("\\fbox", "\\boxed")
+        span = last_box(text)
     if span is None:
         return None
     contents = [text[span[0] : span[1]]]

@@ -53,7 +53,8 @@ class Quantity:
             return True
         size = abs(expected.value)
         if expected.step is not None:
-            return difference <= min(expected.step / 2, _tolerance(size))
+            has_six_digits = expected.step <= size * _LEAST_RELATIVE
+            return difference <= (expected.step / 2 if has_six_digits else min(expected.step / 2, _tolerance(size)))
         if self.step is None or (self.step >= 1 and expected.value.denominator == 1):
             return False
         places = min(self.step * factor / 2, _tolerance(size)) if expected.value.denominator > 1 else 0
@@ -85,8 +86,15 @@ _DEGREE = re.compile(r"\s*\^\s*\{?\s*\\circ\s*\}?|\\degree|°")
 _WRAPPED = re.compile(
     r"\\?\((.*)\\?\)|\$(.*)\$|\*\*(.*)\*\*|__(.*)__|[\"'`](.*)[\"'`]|\{(.*)\}|\\?\[(.*)\\?\]|\*(.*)\*", re.DOTALL
 )
-_ABOUT = re.compile(r"(?:\\approx|\\sim|≈|approximately|approx\.|about|=)\s*", re.IGNORECASE)
-_SIGNS = dict(zip("−–﹣－＋．，％٪＄٫٬⁄’", "----+.,%%$.,/'", strict=True)) | {"²": "^2", "³": "^3"}
+_ORDINAL = re.compile(r"(?<=\d)\s*\^?\s*\{?\s*(?:st|nd|rd|th)\s*\}?$")
+_ABOUT = re.compile(
+    r"(?:(?:the )?(?:final )?answer(?: is|(?=\s*[:=]))\s*[:=]?|\\approx|\\sim|≈|approximately|approx\.|about|=)\s*",
+    re.IGNORECASE,
+)
+_SIGNS = dict(zip("−–﹣－＋．，％٪＄٫٬⁄’", "----+.,%%$.,/'", strict=True))
+
+_POWERS = {ord(power): str(digit) for digit, power in enumerate("⁰¹²³⁴⁵⁶⁷⁸⁹")} | {ord("⁻"): "-", ord("ⁿ"): "n"}
+_POWER = re.compile("[⁰¹²³⁴⁵⁶⁷⁸⁹⁻ⁿ]+")
 
 
 def plain_symbols(text: str) -> str:
@@ -97,6 +105,7 @@ def plain_symbols(text: str) -> str:
     """
     if text.isascii():
         return text
+    text = _POWER.sub(lambda match: f"^{{{match[0].translate(_POWERS)}}}", text)
     return "".join(character if character.isascii() else _plain_symbol(character) for character in text)
 
 
@@ -155,7 +164,7 @@ def _without_layout(text: str) -> str:
             break
     if match := _ABOUT.match(text):
         text = text[match.end() :]
-    return text.strip()
+    return _ORDINAL.sub("", text.strip())
 
 
 def _value(match: re.Match[str]) -> tuple[Fraction, Fraction | None] | None:

@@ -9,6 +9,8 @@ from fractions import Fraction
 _UNITS = {
     "%": "% percent percentage pct",
     "deg": "deg degree degrees °",
+    "°C": "°c celsius",
+    "°F": "°f fahrenheit",
     "$": "$ usd dollar dollars buck bucks",
     "¢": "cent cents ¢",
     "€": "€ eur euro euros",
@@ -59,20 +61,22 @@ _UNITS = {
 _SYMBOLS = {alias: symbol for symbol, aliases in _UNITS.items() for alias in aliases.split()}
 _SCALES = {
     **{"%": Fraction(1, 100), "dozen": Fraction(12), "dozens": Fraction(12), "hundred": Fraction(100)},
-    **dict.fromkeys(("k", "thousand"), Fraction(10**3)),
+    **{"thousand": Fraction(10**3)},
     **dict.fromkeys(("million", "millions"), Fraction(10**6)),
     **dict.fromkeys(("billion", "billions"), Fraction(10**9)),
     **{"trillion": Fraction(10**12), "万": Fraction(10**4), "億": Fraction(10**8), "亿": Fraction(10**8)},
 }
 _OTHER_WORDS = (
-    "if and or when where is are not no but to from plus minus times through otherwise else for with then than so "
+    "if and or when where is are not no but to from plus minus through otherwise else for with then than so "
     "because since as mod pi sin cos tan log ln exp sqrt frac max gcd lcm odd even positive negative more less least "
     "most at e i undefined none infinity answer answers"
 )
 _NOT_UNITS = frozenset(_OTHER_WORDS.split())
+_VARIABLES = re.compile(r"^(?:[a-cx-z]{3,4}|[pqrs]{3}|[mnk]{3})$|[\u0370-\u03ff\u2070-\u214f\U0001d400-\U0001d7ff]")
+_CJK = re.compile(r"[\u3040-\u30ff\u4e00-\u9fff\uac00-\ud7af]{1,3}")
 _MOST_PARTS = 6
 _UNIT = re.compile(
-    r"\s*(?P<joint>/|per\b|-)?\s*(?P<word>[^\W\d_]+(?:\.m)?|[%°$€£¥₹¢])\.?"
+    r"\s*(?P<joint>/|per\b|-)?\s*(?P<word>°\s*[CF]\b|[^\W\d_]+(?:\.m)?|[%°$€£¥₹¢])\.?"
     r"(?:\s*\^?\s*(?:\{(?P<power>[23])\}|(?P<digit>[23²³])))?"
 )
 
@@ -100,6 +104,8 @@ def parse_unit(text: str, start: int = 0, before: str = "") -> tuple[str, Fracti
             scale = _SCALES.get(symbol, scale)
         joint = "" if not parts else "/" if match["joint"] in ("/", "per") else " "
         power = (match["power"] or match["digit"] or "").translate({ord("²"): "2", ord("³"): "3"})
+        if symbol in ("°C", "°F") and parts == ["deg"]:
+            parts, joint = [], ""
         if symbol != "per":
             parts.append(joint + symbol + power)
         start, is_attached = match.end(), False
@@ -109,15 +115,16 @@ def parse_unit(text: str, start: int = 0, before: str = "") -> tuple[str, Fracti
 def _symbol(word: str, is_attached: bool) -> str | None:
     """The symbol of a unit, or the word itself if it may be one; None for others, such as the x of 5x."""
     if len(word) > 1:
-        word = word.lower()
-    elif is_attached and word.isascii() and word.isalpha() and word != "k":
+        word = re.sub(r"\s", "", word.lower())
+    elif is_attached and word.isascii() and word.isalpha():
         return None
     if word in _NOT_UNITS:
         return None
     if word in _SYMBOLS or word in _SCALES:
         return _SYMBOLS.get(word, word)
-    is_word = len(word) <= 3 if not word.isascii() else len(word) >= 3 and not is_attached
-    return word if is_word else None
+    if _VARIABLES.search(word) or (is_attached and not _CJK.fullmatch(word)):
+        return None
+    return word if len(word) >= 3 or not word.isascii() else None
 
 
 def _currency(sign: str) -> str:
