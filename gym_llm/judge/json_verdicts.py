@@ -69,7 +69,8 @@ def json_field(key: str, allowed: Sequence[Any] | None = None, *, ignore_case: b
         for match in line.finditer(text, end) if allowed is not None else ():
             opened = text.rfind("{", end, match.start()) > text.rfind("}", end, match.start())
             if not opened or text.find("}", match.end() - 1) >= 0:  # not cut off in the middle of an object
-                start, end, value = match.start(), match.end(), match[1]
+                start = text.rfind("{", end, match.start()) if opened else match.start()
+                end, value = match.end(), match[1]
         if start < 0 or not is_meant(text, start, end) or not is_last_word(text, end, named, VERDICTS):
             return None
         return value_of(value)

@@ -16,15 +16,16 @@ from collections.abc import Callable
 
 AFTER_NOUN = (
     r"[*_`\"'”’)\]]{0,6}\s{0,3}(?:\([^()\n]{0,30}\)\s{0,2})?[*_`]{0,3}"
-    r"(?:[:=>|→⇒]|[-=]>|\s[-–—]\s|(?:\s{1,2}|(?<=\s))(?:is|was|remains|becomes|(?:must|should|would)\sbe)\b"
+    r"(?:[:=>|→⇒]{1,3}|[-=]>|\s-\s|\s?[–—]\s?|(?:\s{1,2}|(?<=\s))(?:is|was|remains|becomes|(?:must|should|would)\sbe)\b"
     r"(?:\s(?:now|therefore|thus))?\s?:?)"
 )
 """What stands between "Grade" and its value: a colon, a table's cell, a tag's end, "is"."""
 BEFORE_VALUE = (
-    r"(?:[\s*_`\"'“”‘’(\[{|$:\\✅❌✔✓✗✘☑☒👍👎🟢🔴]{0,12}(?:\\(?:boxed|text\w{0,2}|math\w{2})\s?\{){0,2}"
+    r"(?:[\s*_`\"'“”‘’(\[{|$:\\]{0,12}(?:\\(?:boxed|text\w{0,2}|math\w{2})\s?\{){0,2}"
     r"[*_`\"'“(\[{]{0,4})"
 )
 """What stands between that and the value: bold, quotes, brackets, a sign, LaTeX."""
+ADJECTIVES = r"(?i:(?:my|the|final|new|revised|corrected|updated|overall|last)[\s_]){0,3}"
 _VERDICT_NOUN = (
     r"verdict|grade|grading|judge?ment|(?:final|my|new)\s(?:decision|answer|conclusion|label|result)|decision"
 )
@@ -53,8 +54,12 @@ class _Plain(dict[int, str]):
             shown = ""
         elif category == "Zs":
             shown = " "
+        elif category == "So" and "ARROW" in unicodedata.name(character, ""):
+            shown = "→"
         elif category in _FOLDED and (folded := unicodedata.normalize("NFKC", character)).isascii():
             shown = folded
+        elif category == "So":  # a tick, a face
+            shown = " "
         if len(self) < _MOST_KEPT:
             self[code] = shown
         return shown
@@ -88,8 +93,8 @@ def noun_of(marker: str) -> str:
 @functools.lru_cache
 def form_of(nouns: str) -> re.Pattern[str]:
     """Return what looks like a verdict under one of these nouns: a colon behind it, or a heading of it."""
-    noun = rf"(?<![\w/])(?:{nouns})(?![\w'’-])"
-    colon = r"[*_`\"'”’)\]]{0,6}\s{0,3}(?:\([^()\n]{0,30}\)\s{0,2})?[*_`]{0,3}(?:[:=|>→⇒]|[-=]>|\s[-–—]\s)"
+    noun = rf"(?<![^\W_])(?<!/)(?:{nouns})s?(?![^\W_]|['’-])"
+    colon = r"[*_`\"'”’)\]]{0,6}\s{0,3}(?:\([^()\n]{0,30}\)\s{0,2})?[*_`]{0,3}(?:[:=|>→⇒]|[-=]>|\s-\s|[–—])"
     headed = rf"(?:(?<=\n)|\A)[#*\s]{{1,6}}{noun}[*\s:]{{0,6}}\n\s{{0,4}}\S"
     return re.compile(rf"{noun}{colon}|{headed}", re.IGNORECASE)
 

@@ -8,14 +8,15 @@ from functools import partial
 from itertools import islice
 
 from gym_llm.judge.json_verdicts import MOST_READ
-from gym_llm.judge.last_word import AFTER_NOUN, BEFORE_VALUE, VERDICTS, is_last_word, plain
+from gym_llm.judge.last_word import ADJECTIVES, AFTER_NOUN, BEFORE_VALUE, VERDICTS, is_last_word, plain
 from gym_llm.judge.verdicts import MOST_WORDS, Parser, is_disputed, label_forms, last_label, last_match
 from gym_llm.judge.withdrawn import is_denied, is_meant
 
 _NOUN = (
-    r"(?i:\b(?:grade|verdict|judge?ment)\b|^[\s*_#|\"'{<]{0,6}(?:final\s|my\s|new\s){0,2}answer\b"
+    rf"(?:(?<![^\W_]){ADJECTIVES}(?i:(?:grade|verdict|judge?ment)s?)(?![^\W_])|"
+    r"(?i:^[\s*_#|\"'{<]{0,6}(?:final\s|my\s|new\s){0,2}answer\b"
     r"|\b(?:final|my|new|overall)\s(?:decision|conclusion|result|rating|choice|label|evaluation|assessment)\b"
-    r"|(?:^|(?<=[.!?;]\s))[\s*_#|\"'{<]{0,6}(?:decision|conclusion|rating|choice|label|classification|final)\b)"
+    r"|(?:^|(?<=[.!?;]\s))[\s*_#|\"'{<]{0,6}(?:decision|conclusion|rating|choice|label|classification|final)\b))"
 )
 _SO = (
     r"(?:(?i:\b(?:so|hence|thus|therefore|it\sis|it['’]s|this\sis|rather|finally|actually|instead|make\s(?:it|that)"
@@ -52,7 +53,9 @@ def letter(letters: str, words: Mapping[str, str] | None = None) -> Parser:
     forms = label_forms(names, False) if names else None
     one = rf"(?i:[{letters}])"
     alone = re.compile(rf"(?:\\boxed\{{|\\text\{{|[\s.:)*\[\](\"'`_#>|{{-]){{0,12}}({one})[\s.:)*\]}}\"'`_|!]{{0,12}}")
-    begins = re.compile(rf"[*\[(`\"']{{0,4}}([{letters}])[.:)*\]`\"',]")
+    said = "|".join(map(re.escape, names)) or "(?!)"
+    at_end = re.compile(rf"[.!?:;]\s{{1,2}}{_OPENING}([{letters}]){_CLOSING}*\Z")
+    begins = re.compile(rf"[*\[(`\"']{{0,4}}([{letters}])(?:[.:)*\]`\"',]|\s[-–—]\s|\s\((?i:{said})\))")
     is_whole = rf"(?:(?=[\s*_`\"'”)\]}}<|.!]*(?:$|[\n;,<(]))|(?<=[{letters}])(?![\w'’]))"
     named = re.compile(
         rf"{_NOUN}(?:{AFTER_NOUN}{BEFORE_VALUE}|[*_\"'`]{{0,3}}\s{{0,2}}(?={_OPENING}[{letters}]){_OPENING}"
@@ -73,7 +76,7 @@ def letter(letters: str, words: Mapping[str, str] | None = None) -> Parser:
                 yield start, start + len(line), match[1].upper()
         if match := begins.match(text, last_start):
             yield *match.span(), match[1]
-        for pattern in (named, so):
+        for pattern in (named, so, at_end):
             if match := last_match(pattern, text):
                 yield *match.span(), match[1].upper()
         if forms is None:
@@ -91,7 +94,7 @@ def letter(letters: str, words: Mapping[str, str] | None = None) -> Parser:
         return forms is not None and any(is_disputed(forms, name, text, end) for name in same)
 
     def parse(text: str) -> str | None:
-        text = plain(text[-MOST_READ:]).strip()
+        text = plain(text[-MOST_READ:]).strip().removesuffix("```").rstrip()
         start, end, value = max(places_in(text), key=lambda place: place[1], default=(0, 0, ""))
         if not value:
             word = last_label(text, names, ignore_case=True) if names else None

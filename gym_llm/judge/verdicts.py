@@ -19,7 +19,17 @@ from typing import Any, NamedTuple, TypeAlias
 
 from gym_llm.grading.answers import last_box
 from gym_llm.judge.json_verdicts import MOST_READ
-from gym_llm.judge.last_word import AFTER_NOUN, BEFORE_VALUE, SCORES, VERDICTS, form_of, is_last_word, noun_of, plain
+from gym_llm.judge.last_word import (
+    ADJECTIVES,
+    AFTER_NOUN,
+    BEFORE_VALUE,
+    SCORES,
+    VERDICTS,
+    form_of,
+    is_last_word,
+    noun_of,
+    plain,
+)
 from gym_llm.judge.withdrawn import is_denied, is_meant
 
 Parser: TypeAlias = Callable[[str], Any]
@@ -108,13 +118,14 @@ def _flexible(label: str, ignore_case: bool) -> str:
     for part in re.findall(r"[^\W_]+|!=|[^\w\s]|[\s_]+", label):
         parts.append(_SIGNS.get(part) or (r"[\s_-]{1,2}" if part[0] in " _" else re.escape(part)))
         if not part[0].isalnum() and part[0] not in " _\\":
-            parts[-1] = rf"\s?\\?{parts[-1]}\s?"
-    pattern = "".join(parts).removeprefix(r"\s?").removesuffix(r"\s?")
+            parts[-1] = rf"{_SPACE}\\?{parts[-1]}{_SPACE}"
+    pattern = "".join(parts).removeprefix(_SPACE).removesuffix(_SPACE)
     if ignore_case:
         pattern = f"(?i:{pattern})"
     return (r"(?<!\w)" if label[:1].isalnum() else "") + pattern + (r"(?!\w)" if label[-1:].isalnum() else "")
 
 
+_SPACE = r"[\s*\"'`]{0,3}"
 _SIGNS = {"=": "={1,3}", "!=": r"(?:!=|≠|<>|=/=|neq?\b|/=)"}
 
 
@@ -211,7 +222,7 @@ def yes_no_line(marker: str, *, yes: str = "yes", no: str = "no", conform: bool 
     if conform:
         pattern = re.compile(rf"{re.escape(marker)}\s{{0,99}}{words}", re.IGNORECASE)
     else:
-        noun, form = rf"(?<![\w/]){noun_of(marker)}", form_of(noun_of(marker))
+        noun, form = rf"(?<![^\W_])(?<!/){ADJECTIVES}{noun_of(marker)}s?", form_of(noun_of(marker))
         heading = r"[*_\s]{0,4}\n{1,2}[*_]{0,3}"
         pattern = re.compile(rf"{noun}(?:{AFTER_NOUN}{BEFORE_VALUE}|{heading}){words}(?![\w-])", re.IGNORECASE)
 
@@ -293,7 +304,7 @@ def number_over(maximum: float = 10.0, word: str = "score", *, conform: bool = F
         return functools.partial(_nemo_number_over, maximum, word)
     noun = noun_of(word)
     alone = re.compile(
-        rf"{noun}(?:\sout\sof\s\d{{1,4}})?{AFTER_NOUN}{BEFORE_VALUE}{_NUMBER}(?!\s?(?:/|out\sof))", re.IGNORECASE
+        rf"{noun}s?(?:\sout\sof\s\d{{1,4}})?{AFTER_NOUN}{BEFORE_VALUE}{_NUMBER}(?!\s?(?:/|out\sof))", re.IGNORECASE
     )
     heading = re.compile(
         rf"^[\s#*_]{{0,6}}{noun}[*_:\s]{{0,4}}\n\s{{0,4}}([^\n]{{1,20}})$", re.IGNORECASE | re.MULTILINE
