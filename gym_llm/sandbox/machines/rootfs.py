@@ -387,8 +387,10 @@ def give_away(root: Path) -> None:
 
 def _finish(target: Path, settings: dict[str, Any]) -> None:
     root = target / _ROOT
-    for name in ("proc", "dev", "tmp"):
-        if not os.path.lexists(root / name):
+    for name in ("proc", "dev", "tmp"):  # two are mounted over; /tmp may be a link to another folder of the image
+        is_link = name != "tmp" and os.path.islink(root / name)
+        if is_link or not os.path.isdir(tree.resolve(str(root), [name])):
+            tree.remove(str(root / name))
             (root / name).mkdir()
             (root / name).chmod(0o1777 if name == "tmp" else 0o755)
     place = tree.resolve(str(root), _APT.split("/"))

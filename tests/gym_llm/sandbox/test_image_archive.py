@@ -116,6 +116,27 @@ def test_no_name_and_no_link_leads_out_of_an_image(members: list[Any], tmp_path:
     assert sorted(path.name for path in tmp_path.iterdir()) == ["cache", "image.tar"]
 
 
+@pytest.mark.parametrize(
+    ("members", "links"),
+    [
+        *(([link(name, "/etc"), folder("etc")], []) for name in ("proc", "dev")),
+        *(([link(name, "../../.."), link("tmp", "/nowhere")], []) for name in ("proc", "dev")),
+        ([member(name, b"x") for name in ("proc", "dev", "tmp")], []),
+        ([member(name, type=tarfile.FIFOTYPE) for name in ("proc", "dev", "tmp")], []),
+        ([folder("var"), folder("var/tmp"), link("tmp", "var/tmp")], ["tmp"]),
+        ([link("tmp", "tmp"), link("dev", "proc"), link("proc", "dev")], []),
+    ],
+)
+def test_what_is_mounted_over_is_a_folder_of_the_image(members: list[Any], links: list[str], tmp_path: Path):
+    try:
+        root = unpacked(tmp_path, layer(*members))
+    except UsageError as error:
+        assert "a link without an end" in str(error)
+        return
+    assert all((root / name).is_dir() for name in ("proc", "dev", "tmp"))
+    assert [name for name in ("proc", "dev", "tmp") if (root / name).is_symlink()] == links
+
+
 def test_devices_are_left_out_and_no_file_runs_as_its_owner(tmp_path: Path):
     members = [
         member("disk", type=tarfile.BLKTYPE, devmajor=8, devminor=0),
