@@ -244,7 +244,7 @@ class CaptureServer(ModelApiServer):
     async def _expire(self) -> None:
         while True:
             await asyncio.sleep(min(_LOOK_SECONDS, self.idle_seconds / 4))
-            oldest = time.time() - self.idle_seconds
+            oldest = time.monotonic() - self.idle_seconds
             for session in [one for one in self.sessions.values() if one.used < oldest and not one.under_way]:
                 self.close(session.id)
 

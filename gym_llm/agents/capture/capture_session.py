@@ -63,7 +63,7 @@ class CaptureSession:
         calls: All calls, in the order of their requests.
         graph: The links between the policy's calls.
         under_way: The number of calls that are being answered.
-        used: The Unix time of the last call's begin or end, in seconds.
+        used: The monotonic time of the last call's begin or end, in seconds.
         is_closed: Whether no more calls are made.
         budget_stops: How often the agent was stopped because it had made all its calls.
 
@@ -103,7 +103,7 @@ class CaptureSession:
         self.calls: list[Call] = []
         self.graph = CallGraph()
         self.under_way = 0
-        self.created = self.used = time.time()
+        self.created, self.used = time.time(), time.monotonic()
         self.is_closed = False
         self.budget_stops = 0
         self._recall = Recall()
@@ -178,7 +178,7 @@ class CaptureSession:
                 self._give_line_back(call)
             self._shorten(call)
             self.under_way -= 1
-            call.ended = self.used = time.time()
+            call.ended, self.used = time.time(), time.monotonic()
         return call, response
 
     def withdraw(self, call: Call) -> None:

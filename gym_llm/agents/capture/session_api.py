@@ -208,7 +208,7 @@ def _status_of(session: CaptureSession) -> dict[str, Any]:
         "session_id": session.id,
         "calls": len(session.calls),
         "under_way": session.under_way,
-        "idle_s": round(time.time() - session.used, 1),
+        "idle_s": round(time.monotonic() - session.used, 1),
         "metadata": session.metadata,
     }
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import subprocess
 import sys
+import time
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from typing import Any
@@ -341,6 +342,16 @@ async def test_sessions_expire_that_nobody_asks():
         session = await client.open()
         await asyncio.sleep(1.0)
         await client.call("GET", f"/sessions/{session}", 404)
+
+
+@in_loop
+async def test_a_clock_that_jumps_ends_no_session(monkeypatch: pytest.MonkeyPatch):
+    async with served(idle_seconds=2.0) as client:
+        session = await client.open()
+        now = time.time
+        monkeypatch.setattr(time, "time", lambda: now() + 86_400)
+        await asyncio.sleep(1.0)
+        assert (await client.call("GET", f"/sessions/{session}"))["idle_s"] < 10
 
 
 @in_loop
