@@ -21,6 +21,7 @@ _SYSTEM = (
     "has a mark for each letter: G if it is in its place, Y if it is elsewhere in the word, _ if it is not in it. When "
     "the game is over, say so without a call."
 )
+_REQUESTS = ("Make your first guess.", "What is your first guess?", "Begin.", "Find the word.")
 
 
 class Wordle(VerifierEnv):
@@ -72,7 +73,8 @@ class Wordle(VerifierEnv):
     def generate(self, rng: np.random.Generator) -> Row:
         """Draw a word."""
         words = own_words()
-        row = self.row("Make your first guess.", custom_target=words[rng.integers(len(words))])
+        target = words[rng.integers(len(words))]
+        row = self.row(_REQUESTS[rng.integers(len(_REQUESTS))], custom_target=target)
         row["responses_create_params"]["input"].insert(0, {"role": "system", "content": _SYSTEM})
         return row
 
