@@ -28,10 +28,14 @@ _NORMAL_FORM = NormalizationConfig(basic_latex=True, malformed_operators=True, b
 def is_equal(gold: MathAnswer, answer: MathAnswer) -> bool:
     """Whether two answers are equal by algebra; what is too large to evaluate, or does not parse, equals nothing."""
     expected, found = expression(gold), expression(answer)
-    if expected is None or found is None:
+    if expected is None or found is None or _is_set_for_tuple(gold.latex or "", answer.latex or ""):
         return False
     factors = {Fraction(1)} if gold.scale == answer.scale else {Fraction(1), answer.scale / gold.scale}
     return any(_is_equal(expected, found, factor) for factor in factors)
+
+
+def _is_set_for_tuple(gold: str, answer: str) -> bool:
+    return answer.startswith("\\{") and gold.startswith(("(", "[")) and "\\cup" not in gold
 
 
 def _is_equal(expected: Any, found: Any, factor: Fraction) -> bool:

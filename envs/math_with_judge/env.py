@@ -12,7 +12,6 @@ from pydantic import field_validator
 
 from gym_llm import Episode, Metric, Verdict
 from gym_llm.envs.math_verify.env import MathVerify
-from gym_llm.grading.answers import last_boxed
 from gym_llm.grading.extraction import last_brace_box
 from gym_llm.grading.math_answers import boxed_answer
 from gym_llm.judge import FAILS, JudgedEnv, Judgement, labels
@@ -87,7 +86,7 @@ class MathWithJudge(MathVerify, JudgedEnv):
     async def judge_answer(self, task: Any, episode: Episode, verdict: Verdict) -> bool:
         """Ask the judge whether the answer is right; details may go into the verdict."""
         extracted = verdict.info["extracted_answer"]
-        boxed = (last_brace_box if self.conform else last_boxed)(episode.answer)  # the library cuts sets apart
+        boxed = (last_brace_box if self.conform else boxed_answer)(episode.answer)  # the library cuts sets apart
         values = {
             "question": task.question,
             "first_answer": task.expected_answer,

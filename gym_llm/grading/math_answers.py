@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 
 from gym_llm.grading.answers import is_mention, last_box, strip_delimiters
-from gym_llm.grading.quantities import Quantity, plain_symbols, read_quantity, read_unit
+from gym_llm.grading.quantities import DECORATION, Quantity, plain_symbols, read_quantity, read_unit
 from gym_llm.grading.units import have_same_unit
 
 _LONGEST = 2_000
@@ -59,8 +59,11 @@ _INDEX = re.compile("[₀₁₂₃₄₅₆₇₈₉]+")
 _ROOT = re.compile(r"√\s*(?:\(([^()]*)\)|(\d+|[a-zA-Z]))")
 _LAYOUT = re.compile(
     r"(?<!\\)\\[!,;:> ]|(?<!\\)~|\\(?:left|right|displaystyle|textstyle|limits|nolimits|q?quad)(?![a-zA-Z])"
-    r"|\\[bB]igg?[lr]?(?![a-zA-Z])|\\phantom\{[^{}]*\}|[\u200b-\u200f\u2060\ufeff]"
+    r"|\\[bB]igg?[lr]?(?![a-zA-Z])|\\phantom\{[^{}]*\}|[\u200b-\u200f\u2060\ufeff]|" + DECORATION
 )
+_SPACES = ("\\ ", "~", "\\,", "\\;", "\\:")
+_SAME = {"**": "^", ",\\!": "", "\\varnothing": "\\emptyset", "\\langle": "(", "\\rangle": ")"}
+_UNDERLINED = re.compile(r"\\underline\s*\{([^{}]*)\}")
 _PLAIN_FONT = re.compile(
     r"\\(?:mathrm|mathbf|mathit|mathsf|boldsymbol|bm|operatorname|mathop)\s*\{\s*([a-zA-Z]|[\d.,]+)\s*\}"
 )
@@ -153,25 +156,9 @@ def _stated_in_a_sentence(content: str) -> Quantity | None:
 
 def _cleaned(content: str) -> str:
     """LaTeX without typography, layout, delimiters around it and a full stop."""
-    text = content
-    if not text.isascii():
-        text = _ROOT.sub(lambda match: f"\\sqrt{{{match[1] or match[2]}}}", text)
-        text = _INDEX.sub(lambda match: f"_{{{match[0].translate(_INDICES)}}}", text)
-        text = plain_symbols("".join(_SYMBOLS.get(character, character) for character in text))
-    if "\\begin" not in text:
-        text = _DOUBLED.sub(r"\\", text)
-    text = _SPACELESS.sub(
-        _with_space, text.replace("**", "^").replace(",\\!", "").replace("\\varnothing", "\\emptyset")
-    )
-    text = _LAYOUT.sub(
-        lambda match: " " if match[0] in ("\\ ", "~", "\\,", "\\;", "\\:") or "quad" in match[0] else "", text
-    )
-    text = re.sub(r"(?<=\d) (?=\d{3}(?!\d))|(?<=\d)\{,\}(?=\d)", "", text)
-    text = _BARE_FRACTION.sub(
-        lambda match: "\\frac" + "".join(f"{{{part.strip('{}')}}}" for part in match.groups()), text
-    )
+    text = _without_typography(content)
     for _ in range(4):
-        stripped = strip_delimiters(text.strip().strip("\"'`").removesuffix(".").removesuffix(",").strip())
+        stripped = strip_delimiters(text.strip().strip("\"'`").rstrip(".,;").strip())
         if (match := _TEXT.fullmatch(stripped)) is not None:
             stripped = match[1]
         if stripped == text:
@@ -179,6 +166,23 @@ def _cleaned(content: str) -> str:
         text = stripped
     text = _JOINED.sub(", ", text) if not _RUN.search(_JOINED.sub("", _TEXT.sub("", _COMMAND.sub("", text)))) else text
     return _NAMED.sub(r"\\\1 ", _PLAIN_FONT.sub(r"\1", text.replace("\\$", "").replace("$", "")))
+
+
+def _without_typography(text: str) -> str:
+    if not text.isascii():
+        text = _ROOT.sub(lambda match: f"\\sqrt{{{match[1] or match[2]}}}", text)
+        text = _INDEX.sub(lambda match: f"_{{{match[0].translate(_INDICES)}}}", text)
+        text = plain_symbols("".join(_SYMBOLS.get(character, character) for character in text))
+    if "\\begin" not in text:
+        text = _DOUBLED.sub(r"\\", text)
+    for spelling, usual in _SAME.items():
+        text = text.replace(spelling, usual)
+    text = _UNDERLINED.sub(r"\1", _SPACELESS.sub(_with_space, text))
+    text = _LAYOUT.sub(lambda match: " " if match[0] in _SPACES or "quad" in match[0] else "", text)
+    text = re.sub(r"(?<=\d) (?=\d{3}(?!\d))|(?<=\d)\{,\}(?=\d)", "", text)
+    return _BARE_FRACTION.sub(
+        lambda match: "\\frac" + "".join(f"{{{part.strip('{}')}}}" for part in match.groups()), text
+    )
 
 
 def _with_space(match: re.Match[str]) -> str:
@@ -205,7 +209,7 @@ def _is_whole(latex: str) -> bool:
 
 def _is_mathematics(latex: str) -> bool:
     r"""Whether LaTeX has neither words nor notation that algebra misreads, such as `!!` and 3.5.0."""
-    if "\\text" in latex or "\\mbox" in latex or "!!" in latex or re.search(r"\d\.\d*\.\d", latex):
+    if "\\text" in latex or "\\mbox" in latex or "!!" in latex or re.search(r"\d\.\d*\.\d|(?<![_\d])\d+\s+\d", latex):
         return False
     if not latex.isascii():
         return False
@@ -218,7 +222,8 @@ _ENVIRONMENT = re.compile(r"\\(?:begin|end)\{[a-z*]+\}(?:\{[clr|]+\})?|\\(?:math
 def _key(content: str) -> str:
     text = _TEXT.sub(r"\1", _TEXT.sub(r"\1", _cleaned(content)))
     text = re.sub(r"\\[dt]frac", r"\\frac", text).replace("\\%", "%").replace("\\{", "{").replace("\\}", "}")
-    text = re.sub(r"\\[a-zA-Z]+ (?=[^a-zA-Z])|\s+", lambda match: match[0].strip(), text)
+    text = re.sub(r"(?<=\d)\s+(?=\d)", "_", re.sub(r"(\\[a-zA-Z]+) (?=[^a-zA-Z])", r"\1", text))
+    text = re.sub(r"\s+", "", text)
     text = text.replace("a.m", "am").replace("p.m", "pm")
     if match := re.fullmatch(r"\(([A-Za-z])\)", text):
         text = match[1]

@@ -78,9 +78,15 @@ _NUMBER = re.compile(
     r"(?:\s*(?:\\times|\\cdot|[×·*x])\s*10\s*\^\s*(?:\{\s*([-+]?\d+)\s*\}|([-+]?\d+))|[eE]([-+]?\d+))?"
     r"(?:_\{?(?P<base>\d+)\}?)?)(?![.\d])"
 )
-_FONT = re.compile(r"\\(?:text(?:bf|it|rm|sf|normal)?|mathrm|mathbf|mathit|mathsf|mbox|boldsymbol|bm)\s*\{([^{}]*)\}")
+_FONT = re.compile(
+    r"\\(?:text(?:bf|it|rm|sf|normal)?|mathrm|mathbf|mathit|mathsf|mbox|boldsymbol|bm|underline)\s*\{([^{}]*)\}"
+)
+DECORATION = r"\\(?:text)?color\s*\{\w*\}|\\(?:checkmark|bf|rm|it)(?![a-zA-Z])"
+"""LaTeX that changes how an answer looks, and not what it says."""
 _SPACES = re.compile(r"(?<!\\)\\[,;:! ]|\\q?quad|\\thinspace|[~\u00a0\u2000-\u200a\u202f\u205f\u3000]")
-_NOTHING = re.compile(r"\\!|\\(?:left|right|displaystyle)(?![a-zA-Z])|[\u200b-\u200f\u2060\ufeff]|\\phantom\{[^{}]*\}")
+_NOTHING = re.compile(
+    r"\\!|\\(?:left|right|displaystyle)(?![a-zA-Z])|[\u200b-\u200f\u2060\ufeff]|\\phantom\{[^{}]*\}|" + DECORATION
+)
 _COMMA = re.compile(r"\{\s*,\s*\}|(?<=\d)\\,(?=\d{3})")
 _DEGREE = re.compile(r"\s*\^\s*\{?\s*\\circ\s*\}?|\\degree|°")
 _WRAPPED = re.compile(
