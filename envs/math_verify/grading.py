@@ -31,6 +31,7 @@ from gym_llm.grading.math_answers import compare_without_algebra, read_answer, v
 from gym_llm.grading.quantities import plain_symbols
 
 _GOLD = (LatexExtractionConfig(),)
+_LONGEST_TEXT = 1 << 18  # characters at the end of a text without a box; math-verify reads a megabyte in a second
 _LONG_SECONDS = 1.0
 _PREDICTION = (ExprExtractionConfig(), LatexExtractionConfig())
 
@@ -116,7 +117,7 @@ def grade(expected_and_text: tuple[str, str]) -> tuple[bool, str | None]:
 
 def _extracted(text: str) -> str | None:
     """The answer that math-verify finds in a text without a box: the last of those that stand out most."""
-    text = _MENTION.sub("", _VERSION.sub(_hide_version, plain_symbols(text)))
+    text = _MENTION.sub("", _VERSION.sub(_hide_version, plain_symbols(text[-_LONGEST_TEXT:])))
     module = _extraction()
     config = module.ExprExtractionConfig(), module.LatexExtractionConfig(normalization_config=_AS_WRITTEN)
     matches = module.parse(text, config, parsing_timeout=0, extraction_mode="first_match")

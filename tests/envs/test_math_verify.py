@@ -12,9 +12,10 @@ import gymnasium as gym
 import pytest
 from gymnasium.error import DependencyNotInstalled
 from gymnasium.utils.env_checker import check_env
-from testing import scored
+from testing import cpu_seconds, scored
 
 import gym_llm  # noqa: F401 - registers the ids
+from gym_llm.envs.math_verify.grading import grade
 from gym_llm.errors import DataError
 
 pytest.importorskip("math_verify")
@@ -332,3 +333,10 @@ def test_the_example_tasks_are_five_and_pass_gymnasiums_checker() -> None:
     env = gym.make("gym_llm/MathVerify-v0").unwrapped
     assert env.num_tasks == 5  # type: ignore[attr-defined]
     check_env(env, skip_render_check=True)
+
+
+@pytest.mark.parametrize("unit", ["\n", "Answer: A\n", "\\boxed{", "\\frac{1}{", "<answer>", "7"])
+def test_ten_megabytes_without_an_answer_cost_a_worker_little(unit):
+    text = unit * (10_000_000 // len(unit))
+    assert cpu_seconds(grade, ("3", text)) < 8
+    assert grade(("3", f"{text}\n$3$."))[0] or unit == "\\boxed{"
