@@ -67,7 +67,8 @@ def command_line():
 
     from gym_llm.cli import app
 
-    lines = ["# Command line", "", "`gym-llm COMMAND --help` says the same.", ""]
+    opening = "`gym-llm COMMAND --help` says the same; for `rollout` and `eval`, `--help-all`."
+    lines = ["# Command line", "", opening, ""]
     _describe(get_command(app), "gym-llm", lines)
     return "\n".join(lines)
 

@@ -35,7 +35,7 @@ from gym_llm.cli import (
     show,
     view,
 )
-from gym_llm.cli.help import Command, Group
+from gym_llm.cli.help import Command, Group, LongCommand
 from gym_llm.cli.refusals import wrong_arguments
 from gym_llm.errors import CallerError, EngineUnavailable, RayUnavailable, SandboxUnavailable
 from gym_llm.records.failures import reason
@@ -55,29 +55,26 @@ examples:
 `gym-llm COMMAND --help` says more about each command.
 """
 
+_RARE = "Less common commands"
+
 app = typer.Typer(
     cls=Group, epilog=_EXAMPLES, no_args_is_help=True, context_settings={"help_option_names": ["-h", "--help"]}
 )
+app.command("rollout", cls=LongCommand, epilog=rollout.EXAMPLES)(rollout.rollout)
+app.command("eval", cls=LongCommand, epilog=eval.EXAMPLES)(eval.eval)
 app.add_typer(list.app)
-app.command("rollout", cls=Command, epilog=rollout.EXAMPLES)(rollout.rollout)
-app.command("eval", cls=Command, epilog=eval.EXAMPLES)(eval.eval)
-app.add_typer(serve.app)
-app.add_typer(serve_model.app)
-app.add_typer(capture.app)
-app.command("compare", cls=Command, epilog=compare.EXAMPLES)(compare.compare)
-app.command("plan", cls=Command, epilog=plan.EXAMPLES)(plan.plan)
-app.add_typer(health.app)
-app.add_typer(drift.app)
-app.add_typer(filter.app)
-app.add_typer(export.app)
-app.add_typer(reverify.app)
-app.add_typer(profile.app)
+app.add_typer(view.app)
 app.add_typer(show.app)
-app.add_typer(config.app)
+app.command("compare", cls=Command, epilog=compare.EXAMPLES)(compare.compare)
+app.add_typer(export.app)
 app.add_typer(data.app, name="data")
 app.add_typer(env.app, name="env")
-app.add_typer(chaos.app)
-app.add_typer(view.app)
+app.add_typer(serve.app)
+for _module in (reverify, health, filter, profile, drift, chaos, config, capture, serve_model):
+    for _command in _module.app.registered_commands:
+        _command.rich_help_panel = _RARE
+    app.add_typer(_module.app)
+app.command("plan", cls=Command, epilog=plan.EXAMPLES, rich_help_panel=_RARE)(plan.plan)
 
 
 def _print_version(is_requested: bool) -> None:

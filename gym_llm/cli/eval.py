@@ -32,10 +32,12 @@ if TYPE_CHECKING:
 
 EXAMPLES = """\
 examples:
-  gym-llm eval aime25 gpqa_diamond ifeval --engine http://localhost:8000/v1       benchmarks by name
-  gym-llm eval --suite reasoning --engine http://localhost:8000/v1 --limit 100 --seed 0   one table, and a bar chart
+  gym-llm eval gym_llm/Arithmetic-v0 --repeats 8    the built-in model, 64 tasks
+  gym-llm eval aime25 gpqa_diamond --engine http://localhost:8000/v1
+  gym-llm eval --suite reasoning --limit 100 --engine http://localhost:8000/v1
+
+more examples:
   gym-llm eval simpleqa --engine http://localhost:8000/v1 --judge http://localhost:8001/v1 --limit 100 --seed 3
-  gym-llm eval gym_llm/Arithmetic-v0 --repeats 8                 the built-in model, 64 generated tasks
   gym-llm eval gym_llm/Arithmetic-v0 gym_llm/Weather-v0 --repeats 4 --output runs/tour
   gym-llm eval gym_llm/MultipleChoice-v0 --tasks test.jsonl --repeats 8 --by subject,level \\
       --engine base=http://localhost:8000/v1 --engine tuned=http://localhost:8001/v1 --output runs/mcqa
@@ -59,8 +61,7 @@ run is spent (--resume goes on); 75 after SIGTERM: start the command again with 
 SIGHUP; 143 after a second SIGTERM.
 """
 _WHAT = """benchmarks (`gym-llm list --benchmarks`), ids of environments (`gym-llm list`), files such as ./my_env.py, or
-a
-suite, SUITE.yaml, with key=value to override it"""
+a suite, SUITE.yaml, with key=value to override it"""
 _CONFIG = "a suite, or any configuration (several: later ones win)"
 _SUITE = "benchmarks that are published together: reasoning, instruct, agentic or code"
 _TASKS = "tasks instead of the one environment's own; see `gym-llm rollout --help`"

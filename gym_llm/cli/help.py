@@ -1,13 +1,19 @@
-"""Help that ends in examples, whose lines Rich must not wrap."""
+"""Help that ends in examples, whose lines Rich must not wrap; and short help for commands with many options."""
 
 from __future__ import annotations
 
 import re
-from typing import Any
+from typing import Annotated, Any
 
+import typer
 from typer.core import TyperCommand, TyperGroup
 
 _WIDTH = 120
+_COMMON = (
+    *("suite", "tasks", "env_kwargs", "engine", "model", "temperature", "judge", "limit", "repeats", "concurrency"),
+    *("output", "show", "resume", "help_all"),
+)
+"""The options that the short help of a `LongCommand` has."""
 
 
 class _Examples:
@@ -38,6 +44,39 @@ class _Examples:
 
 class Command(_Examples, TyperCommand):
     """A command whose epilog has examples."""
+
+
+class LongCommand(Command):
+    """A command with many options: `--help` shows the common ones, and `--help-all` shows all.
+
+    The epilog's first paragraph ends the short help.
+    """
+
+    def format_help(self, ctx: Any, formatter: Any) -> None:
+        """Print the help in one list, without the rare options."""
+        param: Any
+        for param in self.params:
+            param.hidden = param.param_type_name == "option" and param.name not in _COMMON
+            param.rich_help_panel = None
+        examples = (self.epilog or "").partition("\n\n")[0]
+        self.epilog = f"{examples}\n\n`{ctx.command_path} --help-all` explains every option, exit codes and more."
+        super().format_help(ctx, formatter)
+
+    def print_all(self, ctx: Any) -> None:
+        """Print the help with all options, by panel."""
+        super().format_help(ctx, ctx.make_formatter())
+
+
+def _print_all(context: typer.Context, is_requested: bool) -> None:
+    if is_requested:
+        context.command.print_all(context)  # type: ignore[attr-defined]
+        raise typer.Exit
+
+
+HelpAll = Annotated[
+    bool, typer.Option("--help-all", help="Show all options and exit.", is_eager=True, callback=_print_all)
+]
+"""The option of a `LongCommand` that shows all of them."""
 
 
 class Group(_Examples, TyperGroup):

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any, get_type_hints
 
 import typer
 
+from gym_llm.cli.help import HelpAll
 from gym_llm.cli.refusals import printable, resume_command
 from gym_llm.cli.shared_options import (
     EngineOptions,
@@ -257,6 +258,7 @@ class RunFileOptions:
     log: Annotated[list[str] | None, output("TRACKER", _LOG)] = None
     otel: Annotated[str | None, output("URL", _OTEL)] = None
     quiet: Annotated[bool, output(None, "print nothing but errors", None, "--quiet")] = False
+    help_all: HelpAll = False
 
     def check(self, play: PlayOptions, path: str | None, what: str) -> None:
         """Raise a UsageError for options that do not go together, before anything is played.

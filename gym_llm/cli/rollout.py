@@ -29,14 +29,15 @@ if TYPE_CHECKING:
 
 EXAMPLES = """\
 examples:
-  gym-llm rollout gym_llm/Arithmetic-v0                          the built-in model, 64 generated tasks
-  gym-llm rollout gym_llm/Weather-v0 --show 1                    ... and see one conversation
+  gym-llm rollout gym_llm/Weather-v0 --show 1       the built-in model, 64 tasks
+  gym-llm rollout ./my_env.py --show 1              an environment of your own
+  gym-llm rollout mmlu_pro --limit 100 --engine http://localhost:8000/v1
+
+more examples:
   gym-llm rollout gym_llm/Arithmetic-v0 --episodes 500 --env-kwargs '{"digits": 3}'
-  gym-llm rollout ./my_env.py --show 1                           an environment of your own; nothing is installed
-  gym-llm rollout mmlu_pro --limit 100 --engine http://localhost:8000/v1           a benchmark
   gym-llm rollout gym_llm/MultipleChoice-v0 --tasks test.jsonl --repeats 8 \\
       --engine http://localhost:8000/v1 --model Qwen/Qwen3-4B --output runs/mcqa.jsonl
-  gym-llm rollout gym_llm/MathVerify-v0 --tasks hf:openai/gsm8k:main:test \
+  gym-llm rollout gym_llm/MathVerify-v0 --tasks hf:openai/gsm8k:main:test \\
       --map 'question=input, answer|after(####)=expected_answer' --engine http://localhost:8000/v1
   gym-llm rollout gym_llm/Weather-v0 --engine vllm:Qwen/Qwen3-4B \\
       --engine-option max_model_len=4096 --engine-option history=append

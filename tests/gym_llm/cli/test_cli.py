@@ -13,8 +13,9 @@ import gymnasium
 import pytest
 from rollout_commands import ENV, NOWHERE, gym_llm, play, start
 from testing import row
+from typer.main import get_command
 
-from gym_llm.cli import main
+from gym_llm.cli import app, main
 from gym_llm.errors import EngineUnavailable
 from gym_llm.rollouts import run as run_module
 from gym_llm.rollouts import workload
@@ -45,6 +46,28 @@ def test_help_is_quick_and_loads_no_model_library():
 def test_every_help_has_examples(command, capsys):
     assert main([*command.split(), "--help"]) == 0
     assert "examples:\n  gym-llm " in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("command", ["rollout", "eval"])
+def test_help_of_many_options_fits_on_a_screen_and_help_all_has_the_rest(command, monkeypatch, capsys):
+    monkeypatch.setenv("COLUMNS", "80")
+    assert main([command, "--help"]) == 0
+    short = capsys.readouterr().out
+    assert len(short.splitlines()) <= 60
+    assert max(map(len, short.splitlines())) <= 80
+    assert "--engine " in short and f"gym-llm {command} --help-all" in short and "--otel" not in short
+    assert main([command, "--help-all"]) == 0
+    full = capsys.readouterr().out
+    options = [name for param in get_command(app).commands[command].params for name in param.opts if name[0] == "-"]
+    assert [name for name in options if f"{name} " not in full] == []
+    assert {"Engine", "Episodes", "Budgets"} <= set(full.split()) and "exit codes:" in full
+
+
+def test_rare_commands_have_a_group_of_their_own(capsys):
+    assert main(["--help"]) == 0
+    common, rare = capsys.readouterr().out.split("─ Less common commands ─")
+    assert "│ rollout " in common and "│ chaos " not in common
+    assert all(f"│ {name} " in rare for name in ("chaos", "plan", "serve-model"))
 
 
 def test_without_a_command_there_is_help(capsys):
