@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import deque
+from collections.abc import Awaitable
 from functools import cached_property
 from typing import Any
 
@@ -13,8 +14,10 @@ from gym_llm import BaseTask, Episode, Verdict
 from gym_llm.core.compat import NemoCompatible
 from gym_llm.envs.calendar.schedule import Event, Window, minutes, overlap, read_events, window
 from gym_llm.grading.extraction import json_values
+from gym_llm.grading.text_metrics import in_worker
 
 _DAY, _STEP = 24 * 60, 5  # minutes
+_DEADLINE = 2.0  # seconds of CPU time; NeMo Gym's pattern takes exponential time on lists that are cut off
 _MOST_CHARACTERS = 100_000  # read from an answer's end; a calendar has some hundreds
 
 
@@ -85,20 +88,21 @@ class Calendar(NemoCompatible):
         ]
         return json.dumps(entries) if entries else None
 
-    def verify(self, task: Task, episode: Episode) -> Verdict:
+    def verify(self, task: Task, episode: Episode) -> Verdict | Awaitable[Verdict]:
         """Check the calendar in the last message."""
-        reason = self._problem(task.exp_cal_state, episode.last_item_text)
-        return Verdict(float(reason is None), {"reason": reason or "pass"})
-
-    def _problem(self, expected: dict[str, ExpectedEvent], text: str) -> str | None:
-        if not text:
-            return "no_answer"
-        if "<think>" in text:
-            return "think_found"
-        if not expected:
-            return None
+        text, expected = episode.last_item_text, task.exp_cal_state
+        if not text or "<think>" in text or not expected:
+            return _verdict("think_found" if "<think>" in text else None if text else "no_answer")
         text = text[-_MOST_CHARACTERS:]
-        entries = _first_calendar_as_nemo_gym(text) if self.conform else _last_calendar(text)
+        if self.conform:
+            return self._verify_as_nemo_gym(expected, text)
+        return _verdict(self._problem(expected, _last_calendar(text)))
+
+    async def _verify_as_nemo_gym(self, expected: dict[str, ExpectedEvent], text: str) -> Verdict:
+        entries = await in_worker("gym_llm.envs.calendar.schedule:first_list_as_nemo_gym", text, _DEADLINE)
+        return _verdict(self._problem(expected, entries or None))
+
+    def _problem(self, expected: dict[str, ExpectedEvent], entries: list[Any] | None) -> str | None:
         if entries is None:
             return "no_json_list"
         events = read_events(entries, len(expected), self.conform is not None)
@@ -108,6 +112,10 @@ class Calendar(NemoCompatible):
         return None if met else "constraint_violated"
 
 
+def _verdict(problem: str | None) -> Verdict:
+    return Verdict(float(problem is None), {"reason": problem or "pass"})
+
+
 def _has_objects(entries: list[Any]) -> bool:
     return any(isinstance(entry, dict) for entry in entries)
 
@@ -115,15 +123,3 @@ def _has_objects(entries: list[Any]) -> bool:
 def _last_calendar(text: str) -> list[Any] | None:
     lists = deque(filter(_has_objects, json_values(text, list)), maxlen=1)
     return lists[0] if lists else None
-
-
-def _first_calendar_as_nemo_gym(text: str) -> list[Any] | None:
-    return next(filter(_has_objects, map(_innermost, json_values(text, list))), None)
-
-
-def _innermost(entries: list[Any]) -> list[Any]:
-    """Return the first nested list without lists, if an object in it has none: all that NeMo Gym's pattern finds."""
-    while (inner := next((entry for entry in entries if isinstance(entry, list)), None)) is not None:
-        entries = inner
-    plain = (isinstance(entry, dict) and not any(isinstance(v, list) for v in entry.values()) for entry in entries)
-    return entries if any(plain) else []

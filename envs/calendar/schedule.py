@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 import re
 from collections.abc import Iterable
@@ -11,6 +12,9 @@ from typing import Any, NamedTuple
 _CLOCK = re.compile(r"(\d{1,2})(?::(\d{1,2}))?\s*(am|pm)?")
 _LONGEST_CLOCK = 20
 _CONSTRAINT = re.compile(r"(before|after|between|at) (.*)")
+_NEMO_PART = r"(?:[^\[\]]|\{[^}]*\})*"
+_NEMO_LIST = re.compile(rf"\[{_NEMO_PART}\{{{_NEMO_PART}\}}{_NEMO_PART}\]")
+"""A list with braces in it, and no list in it but between braces."""
 
 
 class Event(NamedTuple):
@@ -75,6 +79,15 @@ def window(constraint: str | None) -> Window:
     if kind == "at":
         return Window(start=time)
     return Window(latest=time) if kind == "before" else Window(earliest=time)
+
+
+def first_list_as_nemo_gym(text: str) -> list[Any] | None:
+    """Return the first list with an object that NeMo Gym's pattern finds; call this in a worker process."""
+    match = _NEMO_LIST.search(text)
+    try:
+        return json.loads(match[0]) if match else None
+    except (ValueError, RecursionError):
+        return None
 
 
 def read_events(entries: list[Any], count: int, as_nemo_gym: bool) -> dict[str, Event] | str:

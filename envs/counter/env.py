@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from gym_llm import BaseTask, Episode, VerifierEnv, tool
+from gym_llm import BaseTask, Episode, tool
+from gym_llm.core.compat import NemoCompatible
 from gym_llm.grading.call_matching import call_items
 from gym_llm.types import Item
 
@@ -16,8 +17,13 @@ class CounterState:
     count: int
 
 
-class Counter(VerifierEnv):
-    """Add to a counter with tool calls; the reward is 1.0 if it ends at the expected count."""
+class Counter(NemoCompatible):
+    """Add to a counter with tool calls; the reward is 1.0 if it ends at the expected count.
+
+    Args:
+        conform: `"nemo"` runs calls with `NaN` among their arguments, too.
+        **kwargs: As for every `VerifierEnv`.
+    """
 
     class Task(BaseTask):
         """The counter's first and expected last value."""

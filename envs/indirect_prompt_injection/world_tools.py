@@ -52,15 +52,16 @@ class WorldTool(Tool):
             "strict": False,
         }
 
-    def arguments(self, text: str) -> dict[str, Any]:
+    def arguments(self, text: str, *, as_python: bool = False) -> dict[str, Any]:
         """Return a call's arguments, unchecked.
 
         Raises:
             ToolError: If the text is not a JSON object.
         """
         try:
-            arguments = loads(text.encode()) if text.strip() else {}
-        except ValueError as error:
+            text = text if text.strip() else "{}"
+            arguments = json.loads(text) if as_python else loads(text.encode())
+        except (ValueError, RecursionError) as error:
             raise ToolError(f"The arguments of {self.name} are not valid JSON: {error}") from None
         if not isinstance(arguments, dict):
             raise ToolError(f"The arguments of {self.name} should be a JSON object.")

@@ -8,16 +8,21 @@ from typing import Any
 
 from pydantic import FiniteFloat, field_validator
 
-from gym_llm import BaseTask, Episode, Metric, ToolError, Verdict, VerifierEnv, tool
+from gym_llm import BaseTask, Episode, Metric, ToolError, Verdict, tool
+from gym_llm.core.compat import NemoCompatible
 from gym_llm.grading.call_matching import NOT_JSON, call_items, parse_arguments
 from gym_llm.types import Item
 
 
-class MathAdvancedCalculations(VerifierEnv):
+class MathAdvancedCalculations(NemoCompatible):
     """Calculate with the tools of a world where 1 + 1 is 3.2; the reward is 1.0 if they gave every expected number.
 
     The world is that of LangChain's MultiVerse math. What the model says at the end does not matter. Details:
     `num_expected`, `num_found`.
+
+    Args:
+        conform: `"nemo"` runs calls with `NaN` among their arguments, too.
+        **kwargs: As for every `VerifierEnv`.
     """
 
     reverify_mode = "stateless"

@@ -27,6 +27,11 @@ class NemoCompatible(VerifierEnv):
     config: Config
 
     @property
+    def reads_python_json(self) -> bool:
+        """Whether the arguments of calls are read as Python's `json` reads them, as in NeMo Gym."""
+        return self.conform is not None
+
+    @property
     def conform(self) -> Literal["nemo"] | None:
         """The argument."""
         return self.config.conform

@@ -377,6 +377,11 @@ class VerifierEnv(LazilySeeded[Request, Any], AuthorHooks[TaskT, StateT]):
         return self.spec.id if self.spec is not None else type(self).__name__
 
     @property
+    def reads_python_json(self) -> bool:
+        """Whether `NaN` and `Infinity` count as JSON in the arguments of calls."""
+        return False
+
+    @property
     def playing(self) -> VerifierEnv:
         """The verifier that plays the current episode: this one, unless it has others do it."""
         return self

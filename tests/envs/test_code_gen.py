@@ -214,6 +214,25 @@ def test_which_values_are_the_same(value: str, expected: str, script: Any, wrapp
         assert info["result"] == [result] and type(info["result"][0]) is type(result)
 
 
+@pytest.mark.parametrize(
+    ("printed", "expected", "here", "nemo"),
+    [
+        ("0.3333333", "0.33333333333", 1.0, 1.0),
+        ("1.000001", "1", 1.0, 1.0),
+        ("1.0000011", "1.0", 0.0, 0.0),
+        ("0.333333 x", "0.3333333333 x", 1.0, 0.0),
+        ("YES", "yes", 0.0, 1.0),
+        ("YES 1", "yes 1", 0.0, 0.0),
+        ("1000000000000000000000000000001", "1000000000000000000000000000000", 0.0, 0.0),
+        ("nan 1", "nan  1", 1.0, 0.0),
+        ("-0", "0.0", 1.0, 1.0),
+    ],
+)
+def test_which_lines_are_the_same(printed: str, expected: str, here: float, nemo: float) -> None:
+    code = f"print({printed!r})"
+    assert [play(code, [("1", expected)], conform=conform)[0] for conform in (None, "nemo")] == [here, nemo]
+
+
 def test_the_last_block_of_python_counts_and_for_nemo_gym_the_last_two_marks() -> None:
     answer = "```python\nprint(input())\n```\nprints\n```text\n1\n```\n"
     assert play(answer, ECHO)[0] == 1.0

@@ -59,6 +59,16 @@ def test_arguments_too_many_do_not_keep_a_call_from_being_made() -> None:
     assert env.step(message("Done."))[1] == 1.0
 
 
+@pytest.mark.parametrize("value", ["NaN", "-Infinity", "[Infinity]"])
+def test_nemo_gym_makes_a_call_with_what_only_python_reads(value: str) -> None:
+    call = function_call("increment_counter", f'{{"count": 2, "zz": {value}}}')
+    for conform, reward in ((None, 0.0), ("nemo", 1.0)):
+        env = Counter(tasks=[row(initial_count=3, expected_count=5)], conform=conform)
+        env.reset()
+        env.step([call])
+        assert env.step(message("Done."))[1] == reward
+
+
 def test_a_count_too_long_to_write_is_an_error_and_not_the_end() -> None:
     env = counter()
     env.reset()

@@ -95,7 +95,8 @@ def _start(env: Any, tools: Mapping[str, Tool], call: Item, state: Any) -> _Resu
         tool = tools.get(name)
         if tool is None:
             raise ToolError(f"There is no tool named {name[:100]!r}; the tools are: {', '.join(tools) or 'none'}.")
-        arguments = tool.arguments(call["arguments"])
+        python = {"as_python": True} if env is not None and env.reads_python_json else {}
+        arguments = tool.arguments(call["arguments"], **python)
         if tool.wants_state:
             arguments["state"] = state
         if tool.blocking and in_driver():

@@ -130,11 +130,12 @@ class Tool:
             "strict": len(required) == len(properties),
         }
 
-    def arguments(self, text: str) -> dict[str, Any]:
+    def arguments(self, text: str, *, as_python: bool = False) -> dict[str, Any]:
         """Parse and check a call's arguments.
 
         Args:
             text: What the model wrote: a JSON object, or nothing at all for a tool without parameters.
+            as_python: Whether `NaN` and `Infinity` count as JSON, as for Python's `json`.
 
         Returns:
             Keyword arguments for the method, converted to its types. Others than the tool's are left out, as in NeMo
@@ -144,7 +145,8 @@ class Tool:
             ToolError: With the sentence to show the model.
         """
         try:
-            arguments = json.loads(text, parse_constant=_refuse_constant) if text.strip() else {}
+            constant = None if as_python else _refuse_constant
+            arguments = json.loads(text, parse_constant=constant) if text.strip() else {}
         except (ValueError, RecursionError) as error:
             raise ToolError(f"The arguments of {self.name} are not valid JSON: {error}") from None
         if not isinstance(arguments, dict):

@@ -169,6 +169,8 @@ async def verdict_of(servers, settings, case):
 async def main():
     """Answer each line."""
     servers, settings = {}, {}
+    sleep = asyncio.sleep
+    asyncio.sleep = lambda _seconds, result=None: sleep(0, result)  # before a judge is asked again
     answers = os.fdopen(os.dup(1), "w", encoding="utf-8")
     os.dup2(2, 1)  # what servers print
     for line in sys.stdin:
