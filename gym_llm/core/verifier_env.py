@@ -21,6 +21,7 @@ from gym_llm.core.hooks import alias_respond
 from gym_llm.core.prompts import RowPrompt, read_row_prompt
 from gym_llm.core.rewards import Metric, read_step_reward, read_verdict
 from gym_llm.core.seeding import LazilySeeded
+from gym_llm.core.shared_state import SharedState
 from gym_llm.core.spaces import RequestSpace, ResponseSpace
 from gym_llm.core.task_sampler import Draw, TaskSampler
 from gym_llm.core.tasks import BaseTask, PreparedTask, TaskKind, TaskSource, task_class, task_source
@@ -129,6 +130,7 @@ class VerifierEnv(LazilySeeded[Request, Any], AuthorHooks[TaskT, StateT]):
     _tool_schemas: ClassVar[list[dict[str, Any]] | None] = None
     _tears_down: ClassVar[bool] = False
     _opens: ClassVar[bool] = False
+    _shared_state: ClassVar[SharedState]
     _forks: tuple[Episode, int] | None = None
     _task_draw: Draw | None = None
     _drawn_reward = 0.0
@@ -149,6 +151,7 @@ class VerifierEnv(LazilySeeded[Request, Any], AuthorHooks[TaskT, StateT]):
         cls.scores_groups = cls.verify_group is not VerifierEnv.verify_group
         cls._tears_down = cls.teardown is not VerifierEnv.teardown
         cls._opens = cls.opening is not VerifierEnv.opening or cls.user is not None
+        cls._shared_state = SharedState(cls, VerifierEnv)
         alias_respond(cls)
         if cls.user is not None and "user" not in cls.Config.model_fields:
             cls.Config = cls.user.add_argument(cls.Config)  # type: ignore[assignment, misc]
@@ -228,6 +231,7 @@ class VerifierEnv(LazilySeeded[Request, Any], AuthorHooks[TaskT, StateT]):
         self._task = prepared.task
         self.episode = episode
         self.phase = "setup"
+        self._shared_state.begin()
         state = call_hook(self.setup, prepared.task)
         if state is not None and inspect.isawaitable(state):  # asking takes long, for an environment that is quick
             state = wait(await_hook(state))
@@ -422,6 +426,11 @@ class VerifierEnv(LazilySeeded[Request, Any], AuthorHooks[TaskT, StateT]):
             cls._tool_schemas = [tool.schema for tool in cls._tools.values()]
         return cls._tool_schemas
 
+    @classmethod
+    def changed_by_episodes(cls) -> list[str]:
+        """Return a sentence for each list, dict or set of the class that episodes in this process have changed."""
+        return [cls._shared_state.sentence(name) for name in cls._shared_state.changed]
+
     def task_kind(self) -> TaskKind:
         """Return what checks and prepares rows. `options["task"]` may be a row that it has prepared."""
         return TaskKind(self.Task, self.tool_schemas, self.row_prompt)
@@ -504,6 +513,7 @@ class VerifierEnv(LazilySeeded[Request, Any], AuthorHooks[TaskT, StateT]):
         if not isinstance(verdict, (float, Verdict)) and inspect.isawaitable(verdict):
             verdict = cast("float | Verdict", wait(await_hook(verdict)))
         reward = read_verdict(verdict, info)
+        self._shared_state.check()
         if self.scores_groups and not self.in_group:
             (alone,) = run_verify_group(self, self._task, [episode])
             reward += alone.reward

@@ -47,12 +47,14 @@ class _Plays:
         rewards: For each task, those of all answers.
         oracles: How many tasks have a right answer.
         errors: Those of masked episodes.
+        shared: What episodes have changed that all of them share.
         blocking: In how many episodes each hook blocked.
     """
 
     rewards: list[set[float]] = field(default_factory=list)
     oracles: int = 0
     errors: list[str] = field(default_factory=list)
+    shared: list[str] = field(default_factory=list)
     blocking: Counter[CodeType] = field(default_factory=Counter)
 
 
@@ -74,6 +76,8 @@ def check_play(make: Callable[[], VerifierEnv], *, has_stand_in: bool) -> Iterat
     else:
         stand_in = Check("rewards", "missing", "its dry run has a stand-in for a service")
         yield stand_in if has_stand_in else _rewards(plays)
+    if plays.shared:
+        yield Check("shared state", "failed", plays.shared[0])
     if plays.rewards:
         yield _event_loop(plays)
 
@@ -99,6 +103,7 @@ async def _play_tasks(make: Callable[[], VerifierEnv], plays: _Plays) -> None:
                 plays.blocking.update(blocking)
             plays.rewards.append(earned)
     finally:
+        plays.shared += env.changed_by_episodes()
         await drive(env.close)
 
 
