@@ -14,7 +14,6 @@ import argparse
 import asyncio
 import os
 import re
-from importlib import resources
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +25,7 @@ from torch.nn.utils.rnn import pad_sequence
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
 import gym_llm
+from gym_llm.engines.pocket import MODEL_PATH
 from gym_llm.engines.transformers import TransformersEngine
 from gym_llm.trainers.shared.advantages import group_advantages
 
@@ -37,7 +37,7 @@ PLAYED: dict[str, Any] = {"concurrency": 128, "sampling": {"temperature": 1.0}}
 
 async def train(steps: int, learning_rate: float, held_out: int, seed: int) -> tuple[list[float], float, float]:
     """Play and learn, in turn: each step's mean reward, and that on held-out sums before and after."""
-    pocket = str(resources.files("gym_llm.engines.pocket") / "model")
+    pocket = MODEL_PATH
     model: Any = AutoModelForCausalLM.from_pretrained(pocket, dtype=torch.float32, attn_implementation="sdpa").eval()
     optimizer = torch.optim.AdamW(model.parameters(), lr=learning_rate, weight_decay=0.0)
     decay = torch.optim.lr_scheduler.LinearLR(optimizer, 1.0, 0.0, total_iters=steps)

@@ -19,7 +19,6 @@ import json
 import os
 import time
 from collections import defaultdict
-from importlib import resources
 from itertools import permutations
 from pathlib import Path
 from typing import Any
@@ -35,6 +34,7 @@ from transformers import AutoModelForCausalLM, AutoTokenizer
 from transformers.utils.logging import disable_progress_bar
 
 import gym_llm
+from gym_llm.engines.pocket import MODEL_PATH
 from gym_llm.engines.transformers import TransformersEngine
 from gym_llm.envs.kuhn_poker import solution
 from gym_llm.envs.kuhn_poker.env import BET, PASS, KuhnPoker
@@ -56,7 +56,7 @@ class Policy:
     """The model, and what it would do at each of the twelve places of the game."""
 
     def __init__(self) -> None:
-        pocket = str(resources.files("gym_llm.engines.pocket") / "model")
+        pocket = MODEL_PATH
         self.tokenizer = AutoTokenizer.from_pretrained(pocket)
         self.model: Any = AutoModelForCausalLM.from_pretrained(
             pocket, dtype=torch.float32, attn_implementation="sdpa"

@@ -22,7 +22,6 @@ import os
 import re
 import time
 import warnings
-from importlib import resources
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -34,6 +33,7 @@ import torch
 from transformers import AutoModelForCausalLM, AutoTokenizer, PrinterCallback, TrainerCallback
 from trl import GRPOConfig, GRPOTrainer
 
+from gym_llm.engines.pocket import MODEL_PATH
 from gym_llm.trainers.trl import RolloutFunc
 
 if TYPE_CHECKING:
@@ -49,7 +49,7 @@ def main() -> None:
     warnings.filterwarnings("ignore", category=FutureWarning, module="transformers")  # about what TRL asks of it
     started = time.monotonic()
     arguments.output.mkdir(parents=True, exist_ok=True)
-    pocket = str(resources.files("gym_llm.engines.pocket") / "model")
+    pocket = MODEL_PATH
     tokenizer = AutoTokenizer.from_pretrained(pocket)
     model = AutoModelForCausalLM.from_pretrained(pocket, dtype=torch.float32, attn_implementation="sdpa")
     # For a model this small several threads cost more than they give while sampling.

@@ -24,7 +24,6 @@ import json
 import os
 import random
 import time
-from importlib import resources
 from pathlib import Path
 from typing import Any, NamedTuple, get_args
 
@@ -42,7 +41,7 @@ from transformers.utils.logging import disable_progress_bar
 
 import gym_llm
 from gym_llm import Episode
-from gym_llm.engines.pocket import PocketEngine
+from gym_llm.engines.pocket import MODEL_PATH, PocketEngine
 from gym_llm.engines.weights import UpdateMode
 from gym_llm.envs.arithmetic.env import Arithmetic
 from gym_llm.rollouts.staleness import Stale
@@ -222,7 +221,7 @@ def padded(rows: list[TokenRow], name: str) -> torch.Tensor:
 
 def pocket() -> tuple[Any, Any]:
     """The pocket model that ships with the package, and its tokenizer."""
-    folder = str(resources.files("gym_llm.engines.pocket") / "model")
+    folder = MODEL_PATH
     model = AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32, attn_implementation="sdpa").eval()
     return model, AutoTokenizer.from_pretrained(folder)
 

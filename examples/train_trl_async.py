@@ -21,7 +21,6 @@ import os
 import re
 import time
 import warnings
-from importlib import resources
 from pathlib import Path
 from typing import Any
 
@@ -33,6 +32,7 @@ from transformers import PrinterCallback, TrainerCallback
 from trl.experimental.async_grpo import AsyncGRPOConfig
 
 import gym_llm
+from gym_llm.engines.pocket import MODEL_PATH
 from gym_llm.trainers.trl import RolloutWorker
 from gym_llm.trainers.trl.async_cpu import cpu_trainer
 
@@ -46,7 +46,7 @@ def main() -> None:
     arguments = parser().parse_args()
     warnings.filterwarnings("ignore", category=FutureWarning, module="transformers")  # about what TRL asks of it
     arguments.output.mkdir(parents=True, exist_ok=True)
-    pocket = str(resources.files("gym_llm.engines.pocket") / "model")
+    pocket = MODEL_PATH
     args = config(arguments)
     worker = RolloutWorker(
         ENV_ID,

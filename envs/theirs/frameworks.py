@@ -47,6 +47,11 @@ class Framework:
     extra_packages: tuple[str, ...] = ()
 
     @property
+    def prefix(self) -> str:
+        """The word before the colon of `lm-eval:gsm8k`; `_` instead of `-` does as well."""
+        return self.name.replace("_", "-")
+
+    @property
     def is_installed(self) -> bool:
         """Whether this process can import it."""
         return importlib.util.find_spec(self.module) is not None

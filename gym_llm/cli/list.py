@@ -105,7 +105,7 @@ def _print_theirs() -> None:
             rows.append((framework, here))
         else:
             packages = f"{' '.join(framework.packages)} ({here})"
-            print(f"{framework.name}:NAME", framework.env_id, packages, framework.summary, sep="\t")
+            print(f"{framework.prefix}:NAME", framework.env_id, packages, framework.summary, sep="\t")
     if rows:
         _print_theirs_for_reading(console, rows)
 
@@ -117,7 +117,7 @@ def _print_theirs_for_reading(console: Console, rows: list[tuple[Framework, str]
     for framework, here in rows:
         notes = f"{' '.join(framework.packages)}: {here}"
         table.add_row(
-            f"{framework.name}:NAME\n  {framework.env_id}", Text(framework.summary).append(f"\n{notes}", "cyan")
+            f"{framework.prefix}:NAME\n  {framework.env_id}", Text(framework.summary).append(f"\n{notes}", "cyan")
         )
     console.print(table)
     console.print(

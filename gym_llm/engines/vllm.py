@@ -12,7 +12,6 @@ import time
 import weakref
 from collections.abc import Mapping, Sequence
 from contextlib import aclosing
-from importlib import resources
 from typing import TYPE_CHECKING, Any
 
 from gym_llm.engines.constraints import as_shown
@@ -126,7 +125,9 @@ class VLLMEngine(Engine):
         self.llm: AsyncLLM | None = None
         self.engine_args = {"model": model, **engine_args}
         if model == "pocket":
-            folder = str(resources.files("gym_llm.engines.pocket") / "model")
+            from gym_llm.engines.pocket import MODEL_PATH
+
+            folder = MODEL_PATH
             self.engine_args = {**POCKET, **engine_args, "model": folder}
             self.max_new_tokens = max_new_tokens or 512
         self._numbers = itertools.count()

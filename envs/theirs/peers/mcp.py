@@ -7,6 +7,7 @@ import contextlib
 import json
 import os
 import sys
+import threading
 from typing import Any
 
 ENV_ID = "gym_llm/MCP-v0"
@@ -16,6 +17,7 @@ FRAMEWORKS = ("mcp",)
 APART = True
 SCORES_AT_LIMIT = True
 _MOST_PAGES = 64
+_LAST_WORDS = 500
 _STARTS = asyncio.Semaphore(4)
 """Servers that a child starts at once: a server of Python takes a second of CPU, and hundreds would all be late."""
 _MODELS_FAULTS = (-32601, -32602)
@@ -59,6 +61,7 @@ class Peer:
         self._requests: asyncio.Queue[Any] = asyncio.Queue()
         self._connection: asyncio.Task[None] | None = None
         self._has_other_tools = self._is_closed = False
+        self._errors = _Errors()
 
     async def reset(self, seed: int | None) -> dict[str, Any]:
         """Connect, which starts a server of a command, and list the tools."""
@@ -129,7 +132,8 @@ class Peer:
         if answer.done():
             return answer.result()
         late = "does not answer" if not self._connection.done() else "cannot be reached, or has ended"
-        raise WireError(f"The MCP server {late}.")
+        said = self._errors.text({**(self._env or {}), **(self._headers or {})})
+        raise WireError(f"The MCP server {late}.{said and f' It wrote at last: {said}'}")
 
     async def _connect(self) -> None:
         from mcp.client import Client
@@ -137,7 +141,7 @@ class Peer:
 
         with contextlib.suppress(Exception):  # `_ask` says that the connection has ended; the text may have secrets
             async with (
-                _transport(self._url, self._command, self._env, self._headers) as transport,
+                _transport(self._url, self._command, self._env, self._headers, self._errors) as transport,
                 Client(transport, message_handler=self._hear, cache=None) as client,
             ):
                 while (request := await self._requests.get()) is not None:
@@ -164,8 +168,39 @@ class Peer:
         return float(is_called and is_said)
 
 
+class _Errors:
+    """The end of what a server writes on its standard error, which has no limit."""
+
+    def __init__(self) -> None:
+        self._end = b""
+        self._reader: threading.Thread | None = None
+
+    @contextlib.contextmanager
+    def opened(self) -> Any:
+        """Yield a file for the server's standard error, which a thread reads."""
+        reads, writes = os.pipe()
+        self._reader = threading.Thread(target=self._read, args=(reads,), daemon=True)
+        self._reader.start()
+        with os.fdopen(writes, "w") as pipe:
+            yield pipe
+
+    def text(self, secrets: dict[str, str]) -> str:
+        """Return its last lines on one line, without these values."""
+        if self._reader is not None:
+            self._reader.join(0.2)  # of a server that has ended the pipe is closed
+        said = " ".join(self._end.decode(errors="replace").split())
+        for secret in filter(None, secrets.values()):
+            said = said.replace(secret, "***").replace(secret.rpartition(" ")[2] or secret, "***")
+        return said[-_LAST_WORDS:]
+
+    def _read(self, reads: int) -> None:
+        with os.fdopen(reads, "rb", buffering=0) as pipe:
+            while chunk := pipe.read(1 << 16):
+                self._end = (self._end + chunk)[-8 * _LAST_WORDS :]
+
+
 @contextlib.asynccontextmanager
-async def _transport(url: str, command: list[str], env: Any, headers: Any) -> Any:
+async def _transport(url: str, command: list[str], env: Any, headers: Any, errors: _Errors) -> Any:
     """Yield a transport that ends where a message is longer than an answer may be."""
     import httpx2
     from _gym_llm_theirs_wires import MOST_BYTES, WireError
@@ -204,8 +239,8 @@ async def _transport(url: str, command: list[str], env: Any, headers: Any) -> An
         stdio.TextReceiveStream = Lines  # its reader has no limit of its own
         started = [sys.executable if command[0] == "python" else command[0], *command[1:]]
         parameters = stdio.StdioServerParameters(command=started[0], args=started[1:], env=env)
-        with open(os.devnull, "w") as nowhere:  # what it writes there has no limit
-            yield stdio.stdio_client(parameters, errlog=nowhere)
+        with errors.opened() as pipe:
+            yield stdio.stdio_client(parameters, errlog=pipe)
         return
     sent = {"Accept-Encoding": "identity", **(headers or {})}
     timeout = httpx2.Timeout(30.0, read=300.0)
@@ -224,6 +259,11 @@ def _text(result: dict[str, Any]) -> str:
     if texts := [part["text"] if part.get("type") == "text" else f"[{part.get('type')}]" for part in parts]:
         return "\n".join(texts)
     return json.dumps(result.get("structuredContent") or {}, ensure_ascii=False)
+
+
+def samples(arguments: dict[str, Any]) -> list[dict[str, Any]] | None:
+    """Return one, where the arguments say what is right; else rows have to."""
+    return None if arguments["expected_calls"] is None and arguments["answer"] is None else [{}]
 
 
 def recorded(episode: dict[str, Any]) -> tuple[dict[str, Any], int | None]:

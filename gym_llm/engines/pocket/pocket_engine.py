@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from importlib import resources
-
+from gym_llm.engines.pocket import MODEL_PATH
 from gym_llm.engines.transformers import TransformersEngine
 from gym_llm.tokens.prompt_tokens import History
 
@@ -23,9 +22,8 @@ class PocketEngine(TransformersEngine):
         seed: int = 0,
         history: History = "template",
     ) -> None:
-        folder = resources.files("gym_llm.engines.pocket") / "model"
         super().__init__(
-            str(folder),
+            MODEL_PATH,
             device="cpu",
             max_batch_size=max_batch_size,
             max_new_tokens=max_new_tokens,

@@ -5,7 +5,6 @@ from __future__ import annotations
 import inspect
 import json
 from collections.abc import Callable, Mapping, Sequence
-from importlib import resources
 from pathlib import Path
 from typing import Any
 
@@ -25,7 +24,9 @@ def model_folder(spec: str) -> str | None:
     """Return the name or folder of the model that a spec names; None for a server."""
     kind, _, name = spec.strip().partition(":")
     if kind == "pocket":
-        return str(resources.files("gym_llm.engines.pocket") / "model")
+        from gym_llm.engines.pocket import MODEL_PATH
+
+        return MODEL_PATH
     return name if kind in ("transformers", "vllm") else None
 
 
