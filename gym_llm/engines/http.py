@@ -224,6 +224,8 @@ class HTTPEngine(Engine):
             if self.api == "completions":
                 name = self._tokenizer_name or self.model
                 self._prompts = await asyncio.to_thread(load_prompt_tokens, name, self._history)
+                if self._context is not None:
+                    self._prompts.limit_to(self._context)
             if self._takes_weights is not None:
                 urls = [server.base_url for server in self.router.servers]
                 decode = None if self._prompts is None else self._prompts.decode

@@ -279,6 +279,7 @@ class TransformersEngine(Engine):
         self._context = check_attention(self._model, name=self.model)
         ends = self._model.generation_config.eos_token_id
         self._prompts = prompt_tokens(self._tokenizer, ends, self.history, what=f"model {self.model}")
+        self._prompts.limit_to(self._context)
         self._vocabulary = self._model.config.get_text_config().vocab_size
         self._masks = GrammarMasks(self._prompts, self._tokenizer, self._vocabulary, model=self.model)
         self._decoder = Decoder(self._model, self._prompts.stop_token_ids, keeps=self._loaded is None)

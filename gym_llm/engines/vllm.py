@@ -169,6 +169,7 @@ class VLLMEngine(Engine):
             await self.aclose()
             raise
         self._context = llm.model_config.max_model_len
+        self._prompts.limit_to(self._context)
         self._vocabulary = llm.model_config.get_vocab_size()
         vocabulary = max(self._vocabulary, len(tokenizer))
         self._masks = GrammarMasks(self._prompts, tokenizer, vocabulary, model=self.model)

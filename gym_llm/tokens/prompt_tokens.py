@@ -85,6 +85,12 @@ class PromptTokens:
         self._added: dict[str, int] = dict(tokenizer.get_added_vocab())
         self._latest: OrderedDict[str, tuple[array[int], str]] = OrderedDict()
         self._cached_characters = 0
+        self._most_characters: int | None = None
+
+    def limit_to(self, context: int) -> None:
+        """Leave out what cannot fit a context of so many tokens: a new prompt then has that many ids or more."""
+        longest = max(map(len, self._tokenizer.get_vocab()), default=1)
+        self._most_characters = 2 * context * longest
 
     def build(self, request: Request, *, conversation: str = "") -> list[int]:
         """Return the ids of a request's prompt in a new list. Not thread-safe.
@@ -111,7 +117,7 @@ class PromptTokens:
         items = request["input"]
         last = _last_sampled(items)
         if last is None:
-            ids = self._encode(text)
+            ids = self._encode(text[: self._most_characters])  # a text that cannot fit would take minutes
         else:
             prompt: list[int] = items[last]["prompt_token_ids"]
             sampled: list[int] = items[last]["generation_token_ids"]

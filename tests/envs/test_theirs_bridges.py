@@ -18,6 +18,7 @@ from gym_llm.envs.theirs import environments
 from gym_llm.envs.theirs.bridge import Bridge
 from gym_llm.envs.theirs.environments import home_of
 from gym_llm.envs.theirs.frameworks import frameworks
+from gym_llm.envs.theirs.peer_process import PeerFailed
 from gym_llm.errors import SandboxUnavailable, UsageError
 from gym_llm.rollouts.plan import open_plan
 
@@ -243,6 +244,15 @@ def test_an_own_module_is_found_in_the_current_folder(tmp_path: Path, monkeypatc
     monkeypatch.chdir(tmp_path)
     (tmp_path / "vf_my.py").write_text((DEMOS / "demo_v0.py").read_text())
     assert len(open_plan("gym_llm/Verifiers-v0", env_kwargs={"env": "vf-my"})) == 12
+
+
+def test_a_dead_server_of_mcp_says_its_last_words_without_secrets(tmp_path: Path) -> None:
+    needs("mcp")
+    (tmp_path / "dead.py").write_text("import os, sys; sys.exit('no DB_URL, ' + os.environ['KEY'])")
+    command = ["python", str(tmp_path / "dead.py")]
+    env = gym.make("gym_llm/MCP-v0", command=command, env={"KEY": "s3cret-key"}, answer="yes")
+    with pytest.raises(PeerFailed, match=r"It wrote at last: no DB_URL, \*\*\*"):
+        env.reset(seed=0)
 
 
 def test_short_names_of_these_frameworks() -> None:

@@ -1,5 +1,5 @@
 import asyncio
-from importlib import resources
+import time
 from pathlib import Path
 
 import pytest
@@ -9,11 +9,11 @@ from testing import often
 from transformers import AutoConfig, AutoTokenizer
 
 import gym_llm
-from gym_llm.engines.pocket import PocketEngine
+from gym_llm.engines.pocket import MODEL_PATH, PocketEngine
 
 pytestmark = pytest.mark.slow
 
-FOLDER = Path(str(resources.files("gym_llm.engines.pocket") / "model"))
+FOLDER = Path(MODEL_PATH)
 
 
 @pytest.fixture(scope="module")
@@ -26,6 +26,20 @@ def test_the_model_is_a_plain_qwen3_of_at_most_four_megabytes():
     config = AutoConfig.from_pretrained(FOLDER)
     assert config.architectures == ["Qwen3ForCausalLM"]
     assert config.head_dim in (32, 64) and config.max_position_embeddings >= 4096
+
+
+@pytest.mark.parametrize("word", ["a", "hello world "])
+def test_a_prompt_of_millions_of_characters_is_refused_at_once(word):
+    text = word * (12_000_000 // len(word))
+
+    async def ask():
+        async with PocketEngine() as engine:
+            began = time.monotonic()
+            response = await engine.respond({"input": [{"role": "user", "content": text}]})
+            return response["status"], response["usage"]["output_tokens"], time.monotonic() - began
+
+    status, sampled, seconds = asyncio.run(ask())
+    assert (status, sampled) == ("incomplete", 0) and seconds < 20
 
 
 def test_it_solves_arithmetic_often_but_not_always():
