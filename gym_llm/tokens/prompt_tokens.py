@@ -88,7 +88,7 @@ class PromptTokens:
         self._most_characters: int | None = None
 
     def limit_to(self, context: int) -> None:
-        """Leave out what cannot fit a context of so many tokens: a new prompt then has that many ids or more."""
+        """Leave out what cannot fit a context of this many tokens: a new prompt then has as many ids or more."""
         longest = max(map(len, self._tokenizer.get_vocab()), default=1)
         self._most_characters = 2 * context * longest
 
