@@ -40,7 +40,7 @@ from gym_llm.engines.http_failures import (
     retry_after,
     server_message,
 )
-from gym_llm.engines.http_reading import check_density, is_name, read_body
+from gym_llm.engines.http_reading import check_density, is_name, model_root, read_body
 from gym_llm.engines.http_scores import read_scores, score_body
 from gym_llm.engines.http_weights import Attempt, ServerWeights, WeightServer
 from gym_llm.engines.prompt_ids import build_prompt, load_prompt_tokens
@@ -105,7 +105,8 @@ class HTTPEngine(Engine):
         max_retries: Maximum number of retries of one request.
         extra_body: Fields added to each request's body; they override the request's own.
         token_ids: With `"chat"`: ask vLLM for token ids and log probabilities. `"completions"` always does.
-        tokenizer: With `"completions"`: the tokenizer's name or folder; None for `model`.
+        tokenizer: With `"completions"`: the tokenizer's name or folder; None for the one that the server lists as the
+            root of `model`, else `model`.
         history: With `"completions"`: see `PromptTokens`.
         session_header: Name of the header that has the episode's id, for routers with sticky sessions; None for none.
         max_response_bytes: Largest size of a decompressed response, beyond which it is an error; None for the limit of
@@ -183,6 +184,7 @@ class HTTPEngine(Engine):
         self._history = history
         self._prompts: PromptTokens | None = None
         self._context: int | None = None
+        self._root = ""  # the folder or hub name of the model that the servers serve under a name of their own
         self._old_limit = False  # the servers know `max_tokens` only
         key = api_key if api_key is not None else os.environ.get("OPENAI_API_KEY", "")
         add_secrets({key})
@@ -222,7 +224,7 @@ class HTTPEngine(Engine):
                 raise EngineUnavailable(f"The servers list different models ({', '.join(names)}): give model=.")
             self.model = names[0]
             if self.api == "completions":
-                name = self._tokenizer_name or self.model
+                name = self._tokenizer_name or self._root or self.model
                 self._prompts = await asyncio.to_thread(load_prompt_tokens, name, self._history)
                 if self._context is not None:
                     self._prompts.limit_to(self._context)
@@ -506,6 +508,7 @@ class HTTPEngine(Engine):
         model = next((entry for entry in models if self.model in ("", entry["id"])), {})
         if type(length := model.get("max_model_len")) is int and length > 0:  # vLLM's; other servers do not say
             self._context = self._context or length
+        self._root = self._root or model_root(model, models)
         if self.model or model:
             return self.model or model["id"]  # a server that does not list the model may still serve it
         hint = "give model=" if url.path.endswith("/v1") else f"did you mean {url / 'v1'}? If not, give model="

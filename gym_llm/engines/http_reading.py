@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import aiohttp
@@ -63,3 +64,14 @@ def check_density(payload: bytes) -> None:
 def is_name(model: Any) -> bool:
     """Whether a server's name for a model is one: it is shown, and sent with every request."""
     return isinstance(model, str) and 0 < len(model) <= _MAX_NAME and model.isprintable()
+
+
+def model_root(model: dict[str, Any], models: list[dict[str, Any]]) -> str:
+    """Return the folder or hub name that a server lists as a model's root (vLLM does); "" if it is of no use here.
+
+    The root of an adapter is that of its base model. A folder may be on another machine.
+    """
+    base = next((entry for entry in models if entry["id"] == model.get("parent")), model)
+    root = base.get("root")
+    is_here = is_name(root) and (Path(root).is_dir() or (root.count("/") < 2 and root[0] not in "./~"))
+    return root if is_here else ""

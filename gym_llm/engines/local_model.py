@@ -7,7 +7,7 @@ from typing import Any
 import torch
 import transformers
 
-from gym_llm.engines.prompt_ids import check_folder
+from gym_llm.engines.prompt_ids import check_folder, hub_options
 from gym_llm.errors import EngineUnavailable
 
 
@@ -30,8 +30,10 @@ def load_model(path: str, device: str, dtype: str, *, name: str) -> tuple[Any, A
         automatic = "cuda" if torch.cuda.is_available() else "cpu"
         place = torch.device(automatic if device == "auto" else device)
         kind = ("float32" if place.type == "cpu" else "auto") if dtype == "auto" else dtype
-        tokenizer = transformers.AutoTokenizer.from_pretrained(path)
-        model = transformers.AutoModelForCausalLM.from_pretrained(path, dtype=kind, attn_implementation="sdpa")
+        options = hub_options(path)
+        tokenizer = transformers.AutoTokenizer.from_pretrained(path, **options)
+        options |= {"dtype": kind, "attn_implementation": "sdpa"}
+        model = transformers.AutoModelForCausalLM.from_pretrained(path, **options)
         model.to(place)  # type: ignore[arg-type]
     except (OSError, ValueError, RuntimeError, AttributeError) as error:
         reason = str(error).strip().split("\n")[0]

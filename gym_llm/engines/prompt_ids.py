@@ -26,6 +26,26 @@ def check_folder(model: str) -> None:
         raise EngineUnavailable(f"Cannot load the model {model}: there is no such folder.")
 
 
+def hub_options(name: str) -> dict[str, Any]:
+    """Return the options of `from_pretrained` for a folder or a name: what is here already, if no hub answers.
+
+    The loaders retry a hub that does not answer for a minute, also for a name that no hub has.
+    """
+    from huggingface_hub import get_hf_file_metadata, hf_hub_url
+    from huggingface_hub.errors import HfHubHTTPError
+
+    if Path(name).is_dir():
+        return {}
+    try:
+        get_hf_file_metadata(hf_hub_url(name, "config.json"))
+        answers = True
+    except HfHubHTTPError as error:
+        answers = error.response.status_code < 500
+    except Exception:  # of its HTTP library; the loader says what is missing
+        answers = False
+    return {} if answers else {"local_files_only": True}
+
+
 def prompt_tokens(tokenizer: Any, ends: int | list[int] | None, history: History, *, what: str) -> PromptTokens:
     """Return the builder of a model's prompts.
 
@@ -59,15 +79,16 @@ def load_prompt_tokens(name: str, history: History, *, template: str | None = No
         from transformers import AutoTokenizer, GenerationConfig
     except ImportError as error:
         raise EngineUnavailable(f"api='completions' needs {error.name}: {install('local')}.") from None
+    options = hub_options(name)
     try:
-        tokenizer = AutoTokenizer.from_pretrained(name)
+        tokenizer = AutoTokenizer.from_pretrained(name, **options)
     except (OSError, ValueError) as error:
-        reason = str(error).strip().split("\n")[0]
+        reason = "it is no folder, and no hub answers" if options else str(error).strip().split("\n")[0]
         raise EngineUnavailable(f"Cannot load the tokenizer {name} (tokenizer= names another): {reason}") from error
     if template is not None:
         tokenizer.chat_template = template
     try:
-        ends = GenerationConfig.from_pretrained(name).eos_token_id
+        ends = GenerationConfig.from_pretrained(name, **options).eos_token_id
     except OSError:
         ends = None  # a model need not have one
     return prompt_tokens(tokenizer, ends, history, what=f"tokenizer {name}")
