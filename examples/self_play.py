@@ -114,12 +114,12 @@ def log_probs(model: Any, rows: list[list[int]], starts: list[int]) -> tuple[tor
 async def train(args: argparse.Namespace) -> list[dict[str, Any]]:
     """Play and learn, in turn; return what was measured, step by step."""
     torch.manual_seed(args.seed)
-    started, policy, rng = time.monotonic(), Policy(), np.random.default_rng(args.seed)
+    started, policy = time.monotonic(), Policy()
     policy.learn_the_moves(args.warm_up, 1e-3)
     optimizer = torch.optim.AdamW(policy.model.parameters(), lr=args.learning_rate, weight_decay=0.0)
     decay = torch.optim.lr_scheduler.LinearLR(optimizer, 1.0, 0.1, total_iters=args.steps)
     magnet = Magnet(policy)
-    league, log = League(memory=2000), []
+    league, log = League(memory=2000, seed=args.seed), []
     log.append(log_line(policy, magnet.model, 0, started))
     async with TransformersEngine.of(policy.model, policy.tokenizer, threads=1, max_batch_size=1024) as engine:
         for step in range(1, args.steps + 1):
@@ -130,7 +130,7 @@ async def train(args: argparse.Namespace) -> list[dict[str, Any]]:
                 async for group in gym_llm.rollout(ENV_ID, engine, group_size=args.hands, env_kwargs=STRICT, **options)
             ]
             if league.members and step % 8 == 0:
-                name = league.draw(rng)
+                name = league.draw()
                 for seat in (0, 1):
                     against = {**STRICT, "opponents": {f"player_{1 - seat}": league.members[name]}}
                     played = gym_llm.rollout(ENV_ID, engine, group_size=args.hands // 2, env_kwargs=against, **options)

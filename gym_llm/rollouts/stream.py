@@ -50,7 +50,9 @@ class Stream:
 
     Attributes:
         counts: `groups`, `episodes` and `tokens` (sampled ones) that were delivered; by policy `dropped_groups`,
-            `dropped_tokens`, `cancelled_episodes`, `cancelled_tokens` and `split_tokens`.
+            `dropped_tokens`, `cancelled_episodes`, `cancelled_tokens` and `split_tokens`. Once it is closed,
+            `discarded_episodes` and `discarded_tokens` are those of finished episodes that were not delivered, and
+            `unfinished_episodes` were under way or waited for a slot.
         sampler: The `TaskSampler`; None if tasks are taken in a shuffled order.
     """
 
@@ -229,6 +231,10 @@ class Stream:
             if records is not None:
                 await records.aclose()
         finally:
+            groups, unfinished = self._jobs.discard()
+            self.counts["discarded_episodes"] += sum(map(len, groups))
+            self.counts["discarded_tokens"] += sum(sampled_tokens(record) for group in groups for record in group)
+            self.counts["unfinished_episodes"] += unfinished
             await self._stack.aclose()
             self._engine = None
 

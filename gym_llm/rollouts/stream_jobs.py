@@ -102,6 +102,19 @@ class StreamJobs(Iterator[Job]):
                 return group
         return None
 
+    def discard(self) -> tuple[list[Group], int]:
+        """Let go of all groups that `take` has not returned.
+
+        Returns:
+            Their finished episodes by group, and the number of episodes that are begun, or wait, and are not finished.
+        """
+        groups = [*(group for _, group in self._complete), *self._playing.values()]
+        unfinished = self._size * len(self._playing) - sum(map(len, self._playing.values())) - len(self._ready)
+        self._complete.clear()
+        self._playing.clear()
+        self._ready.clear()
+        return groups, unfinished
+
     def _latest(self) -> int | None:
         """Return the highest due number of a group that may be taken now without making another one late.
 

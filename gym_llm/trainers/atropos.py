@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import gzip
-import math
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from typing import Any
@@ -15,7 +14,7 @@ import orjson
 from gym_llm.engines.http_failures import server_message
 from gym_llm.engines.http_reading import read_body
 from gym_llm.protocols.chat.requests import request_to_chat
-from gym_llm.trainers.shared.token_rows import TokenRow, empty_row, token_rows
+from gym_llm.trainers.shared.token_rows import TokenRow, token_rows
 from gym_llm.types import Rollout
 from gym_llm.utils.json_codec import dumps
 from gym_llm.utils.secrets import redacted_logger
@@ -32,52 +31,44 @@ _MOST_ANSWER_BYTES = 1 << 20
 
 
 def scored_data(
-    records: Sequence[Rollout], *, pad_token_id: int = 0, temperature: float | None = None, messages: bool = False
+    records: Sequence[Rollout], *, temperature: float | None = None, messages: bool = False
 ) -> dict[str, Any] | None:
     """Return a group of episodes of one task as the body of `POST /scored_data` (`ScoredDataGroup` in Atropos).
 
-    Each segment is a row with its episode's score. For masked episodes and further segments the function adds rows that
-    do not train (masks of -100, `set_advantage_to_zero`). The trainer computes the mean and the deviation of all scores
-    of a group. The scores of the added rows are chosen so that both equal those of the scored episodes, each counted
-    once; masked episodes change nothing. The server makes batches only of groups whose sizes divide each other. The
-    number of rows is therefore the number of episodes times a power of two.
+    Each episode is a row with its score. The trainer computes the mean and the deviation over the rows, and its batches
+    need whole groups. So a group is left out, with a warning, if an episode is masked or is not exactly one row. The
+    environments of Atropos leave out groups of another size, too.
 
     Args:
-        records: The group, with token ids; masked ones are left out.
-        pad_token_id: The ids of the added rows.
+        records: The group, with token ids.
         temperature: The sampling temperature, if it is not 1: trainers divide their logits by it.
         messages: Add the conversations, for reading.
 
     Returns:
-        The body; None if no sampled token of the group has a score.
+        The body; None if the group is left out.
 
     Raises:
         ValueError: If there are no records.
     """
     if not records:
         raise ValueError("A group has one record or more.")
-    rewards: list[float] = []
-    taken: list[tuple[TokenRow, float, Rollout]] = []
+    rows: list[TokenRow] = []
     for record in records:
-        rows_of_record, reward = token_rows(record), record["reward"]
-        if rows_of_record and reward is not None:
-            rewards.append(reward)
-            taken.extend((row, reward, record) for row in rows_of_record)
-    if not taken:
-        return None
-    scores = [reward for _, reward, _ in taken]
-    fillers = _filler_scores(scores, rewards, len(records))
-    rows = [row for row, _, _ in taken] + [empty_row(pad_token_id)] * len(fillers)
+        rows_of_record = token_rows(record)
+        if record["reward"] is None or len(rows_of_record) != 1:
+            _log.warning("A group is left out: %s", _reason(record, len(rows_of_record)))
+            return None
+        rows += rows_of_record
     group: dict[str, Any] = {
         "tokens": [row.input_ids for row in rows],
         "masks": [_labels(row) for row in rows],
-        "scores": scores + fillers,
+        "scores": [row.reward for row in rows],
         "inference_logprobs": [_logprobs(row) for row in rows],
-        "overrides": [{}] * len(taken) + [{"set_advantage_to_zero": True}] * len(fillers) if fillers else None,
+        "overrides": None,
         "generation_params": None if temperature is None else {"temperature": temperature},
     }
     if messages:
-        group["messages"] = [_messages(record) for _, _, record in taken] + [[]] * len(fillers)
+        group["messages"] = [_messages(record) for record in records]
     return group
 
 
@@ -163,14 +154,14 @@ class AtroposServer:
         """Send the body that `scored_data` made of a group.
 
         Returns:
-            Whether the server accepted it. None is not sent. A group with too long a sequence, or with more rows than a
-            batch, is not sent, and a warning is logged.
+            Whether the server accepted it. None is not sent. A group with too long a sequence, or of another size than
+            `group_size`, is not sent, and a warning is logged.
         """
         if group is None:
             return False
-        rows = len(group["tokens"])
-        if self._batch_size % rows:
-            _log.warning("A group is left out: its %d rows do not divide batch_size=%d.", rows, self._batch_size)
+        if (rows := len(group["tokens"])) != self._group_size:
+            # The server would keep it back until others make up for the difference.
+            _log.warning("A group is left out: it has %d rows, and group_size=%d.", rows, self._group_size)
             return False
         if 0 < self._max_token_length <= (longest := max(map(len, group["tokens"]))):
             # Atropos leaves out what is as long as the limit, too.
@@ -179,9 +170,7 @@ class AtroposServer:
         async with self._waiting("takes what is queued"):
             while (await self._ask("GET", "/status"))["queue_size"] >= self._most_queued:
                 await asyncio.sleep(_POLL_SECONDS)
-        # A group of another size than was registered would be kept back until others make up for the difference.
-        named = {**group, "env_id": self._env_id} if rows == self._group_size else group
-        await self._ask("POST", "/scored_data", named)
+        await self._ask("POST", "/scored_data", {**group, "env_id": self._env_id})
         return True
 
     @asynccontextmanager
@@ -222,29 +211,11 @@ def _logprobs(row: TokenRow) -> list[float]:
     return [each if sampled else NO_LOGPROB for each, sampled in zip(row.logprobs, row.loss_mask, strict=True)]
 
 
-def _filler_scores(rows: list[float], episodes: list[float], group_size: int) -> list[float]:
-    """Scores of as few rows as will do, after which `rows` have the mean and the deviation that `episodes` have.
-
-    With p rows, their distances from the mean need a given sum d and a given sum of squares s. All get d / p, and two
-    of them a distance apart, up and down, which makes up for the rest of s; it has to be d * d / p or more.
-    """
-    mean = math.fsum(episodes) / len(episodes)
-    variance = math.fsum((score - mean) ** 2 for score in episodes) / len(episodes)
-    distance = -math.fsum(score - mean for score in rows)
-    squares = math.fsum((score - mean) ** 2 for score in rows)
-    size = group_size
-    while True:
-        count = size - len(rows)
-        if count >= 0:
-            share = distance / count if count else distance
-            rest = size * variance - squares - count * share**2
-            tolerance = 1e-9 * max(variance, squares)
-            if abs(rest) <= tolerance and (count or abs(distance) <= tolerance):
-                return [mean + share] * count
-            if count > 1 and rest > 0:
-                apart = math.sqrt(rest / 2)
-                return [mean + share + apart, mean + share - apart, *[mean + share] * (count - 2)]
-        size *= 2
+def _reason(record: Rollout, rows: int) -> str:
+    """Why a group with this episode is left out."""
+    if record["reward"] is None:
+        return f"an episode is masked ({record['error']})."
+    return f'an episode has {rows} segments with sampled tokens, and a row is one (use history="append").'
 
 
 def _messages(record: Rollout) -> list[dict[str, Any]]:

@@ -15,7 +15,7 @@ from gym_llm.utils.json_codec import dumps
 def write(records: Iterable[Rollout], output: Path) -> None:
     """Write the episodes of each task as a group; they are in memory until the last one is read.
 
-    A group of which nothing can be learned (all of it masked, or without token ids) is left out.
+    A group with a masked episode, or with one that is not exactly one row, is left out; see `scored_data`.
     """
     groups: dict[tuple[Any, int], list[Rollout]] = {}
     for record in records:

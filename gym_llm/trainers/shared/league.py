@@ -25,34 +25,37 @@ class League:
     ```python
     league = League.load("runs/league.json")
     league.add("step 100", "transformers:runs/step-100")
-    name = league.draw(rng)                       # an opponent about as strong as the policy
+    name = league.draw()                          # an opponent about as strong as the policy
     records = collect(ENV, engine, env_kwargs={"opponents": {"o": league.members[name]}})
     league.report(records)
     league.save("runs/league.json")
     ```
 
-    Members never change, so their results stay true. The policy does: `report` forgets its oldest games.
+    Members never change, so their results stay true. The policy does: `report` forgets its oldest games. A league that
+    is loaded goes on where the saved one stopped: it also has its draws.
 
     Args:
         members: Engine specs by name.
         memory: How many of the policy's latest games count for its rating.
+        seed: Of the draws.
 
     Attributes:
         members: Engine specs by name.
         results: Triples (player, other player, score of the first from 0 to 1).
     """
 
-    def __init__(self, members: Mapping[str, str] | None = None, *, memory: int = 1000) -> None:
+    def __init__(self, members: Mapping[str, str] | None = None, *, memory: int = 1000, seed: int = 0) -> None:
         if memory < 1:
             raise ValueError(f"memory is a number of games, 1 or more; got {memory!r}.")
         self.members: dict[str, str] = {}
         self.results: list[tuple[str, str, float]] = []
         self._memory = memory
+        self._random = np.random.default_rng(seed)
         for name, spec in (members or {}).items():
             self.add(name, spec)
 
     def add(self, name: str, spec: str) -> None:
-        """Add a member.
+        """Add a member. A run that goes on from an older checkpoint may add it again.
 
         Args:
             name: Its name.
@@ -61,6 +64,8 @@ class League:
         Raises:
             ValueError: If the name or the engine is taken: a member is what its engine's spec names.
         """
+        if self.members.get(name) == spec:
+            return
         if name == POLICY or name in self.members or spec in self.members.values():
             raise ValueError(f"The league has a member {name!r} already, or another one that {spec!r} plays.")
         self.members[name] = spec
@@ -88,12 +93,16 @@ class League:
         return bradley_terry(self.results)
 
     def draw(
-        self, rng: np.random.Generator, by: Literal["close", "strong", "uniform"] = "close", *, share: float = 0.1
+        self,
+        rng: np.random.Generator | None = None,
+        by: Literal["close", "strong", "uniform"] = "close",
+        *,
+        share: float = 0.1,
     ) -> str:
         """Draw a member as an opponent of the policy.
 
         Args:
-            rng: Draws it.
+            rng: Draws it; None for the league's own generator, which is saved with it.
             by: `"close"` prefers members whose result is open: weights p (1 - p), where p is the policy's expected
                 score. `"strong"` prefers those who win: (1 - p)². Both are from Vinyals et al. 2019, "Grandmaster level
                 in StarCraft II". `"uniform"` draws all alike.
@@ -113,11 +122,12 @@ class League:
         total = weights.sum()
         even = np.full(len(expected), 1 / len(expected))
         chances = share * even + (1 - share) * (weights / total if total > 0 else even)
-        return list(self.members)[int(rng.choice(len(expected), p=chances))]
+        return list(self.members)[int((rng or self._random).choice(len(expected), p=chances))]
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the league into a JSON file; what was there stays whole until the new one is."""
-        state = {"memory": self._memory, "members": self.members, "results": self.results}
+        draws = self._random.bit_generator.state
+        state = {"memory": self._memory, "members": self.members, "results": self.results, "draws": draws}
         beside = Path(f"{os.fspath(path)}.new")
         beside.write_text(json.dumps(state))
         beside.replace(path)
@@ -139,6 +149,8 @@ class League:
             league = cls(state["members"], memory=state["memory"])
             league.results = [(str(one), str(other), float(score)) for one, other, score in state["results"]]
             bradley_terry(league.results)
+            if "draws" in state:  # not in the files of version 0.1
+                league._random.bit_generator.state = state["draws"]
         except (KeyError, TypeError, ValueError, AttributeError) as error:
             raise DataError(f"{path} is not a league: {error!r}") from None
         return league

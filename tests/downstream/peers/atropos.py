@@ -37,6 +37,10 @@ def trainer_data():
     return importlib.import_module("example_trainer.data")
 
 
+def sampled_segments(record):
+    return [segment for segment in record["trajectory"] or () if 1 in segment["loss_mask"]]
+
+
 async def batches(session, url):
     found = []
     while (answer := await (await session.get(f"{url}/batch")).json())["batch"] is not None:
@@ -52,13 +56,16 @@ async def main():
 
     records = await asyncio.to_thread(play, 1000)
     random.Random(0).shuffle(records)
+    records.sort(key=lambda record: record["reward"] is None or len(sampled_segments(record)) != 1)
     groups = [records[start : start + GROUP] for start in range(0, len(records), GROUP)]
-    expected = {}
+    expected, whole = {}, []
     for number, group in enumerate(groups):
-        for record in group:
-            for segment in record["trajectory"]:
-                if record["reward"] is not None and 1 in segment["loss_mask"]:
-                    expected[tuple(segment["input_ids"])] = (number, record, segment)
+        sampled = [sampled_segments(record) for record in group]
+        if any(record["reward"] is None for record in group) or any(len(each) != 1 for each in sampled):
+            continue
+        whole.append(group)
+        for record, (segment,) in zip(group, sampled, strict=True):
+            expected[tuple(segment["input_ids"])] = (number, record, segment)
 
     server = uvicorn.Server(uvicorn.Config(app, host="127.0.0.1", port=0, log_level="warning"))
     serving = asyncio.create_task(server.serve())
@@ -76,13 +83,13 @@ async def main():
         await entering
         sent = 0
         for group in groups:
-            scored = scored_data(group, pad_token_id=3, temperature=0.5, messages=True)
-            assert set(scored) <= set(ScoredDataGroup.__annotations__)
-            assert await starting.send(scored)
-            sent += 1
+            scored = scored_data(group, temperature=0.5, messages=True)
+            assert (scored is not None) == (group in whole)
+            assert scored is None or set(scored) <= set(ScoredDataGroup.__annotations__)
+            sent += await starting.send(scored)
         assert not await starting.send(None)
-        fine = scored_data(groups[0])
-        assert not await starting.send({**fine, "tokens": fine["tokens"] + [[1]]})  # 9 rows or more: no divisor of 64
+        fine = scored_data(whole[0])
+        assert not await starting.send({**fine, "tokens": fine["tokens"] + [[1]]})
         assert not await starting.send({**fine, "tokens": [[1] * MAX_TOKENS] * GROUP})
         full = AtroposServer(url, "full", group_size=GROUP, most_queued=1, timeout=0.1)
         async with full:
@@ -113,19 +120,14 @@ async def main():
         raise AssertionError("There is no server any more.")
 
     data = trainer_data()
-    counts = {"groups": sent, "rows": 0, "fillers": 0, "batches": len(handed)}
+    counts = {"groups": sent, "whole": len(whole), "rows": 0, "batches": len(handed)}
     seen = set()
     for batch in [*handed, left]:
         flat = [
-            (tokens, labels, logprobs, score, override, group)
+            (*columns, group)
             for group in batch
-            for tokens, labels, logprobs, score, override in zip(
-                group["tokens"],
-                group["masks"],
-                group["inference_logprobs"],
-                group["scores"],
-                group["overrides"] or [{}] * len(group["tokens"]),
-                strict=True,
+            for columns in zip(
+                group["tokens"], group["masks"], group["inference_logprobs"], group["scores"], strict=True
             )
         ]
         # the trainer's function changes what it is given
@@ -133,13 +135,9 @@ async def main():
             {"batch": json.loads(json.dumps(batch))}, len(flat)
         )
         assert (temperatures[0].flatten() == 0.5).all()
-        for row, (ids, mask, given, score, override, group) in enumerate(flat):
+        for row, (ids, mask, given, score, group) in enumerate(flat):
             trained = labels[0][row].numpy() != -100
             advantage = advantages[0][row].item()
-            if override:
-                assert override == {"set_advantage_to_zero": True} and not trained.any() and advantage == 0
-                counts["fillers"] += 1
-                continue
             number, record, segment = expected[tuple(ids)]
             seen.add(tuple(ids))
             counts["rows"] += 1
@@ -153,7 +151,7 @@ async def main():
             assert labels[0][row].numpy()[trained].tolist() == np.array(ids)[1:][sampled[1:]].tolist()
             there = logprobs[0][row].numpy()[trained].tolist()
             assert there == np.array(segment["logprobs"])[1:][sampled[1:]].tolist()
-            rewards = [one["reward"] for one in groups[number] if one["reward"] is not None]
+            rewards = [one["reward"] for one in groups[number]]
             deviation = np.std(rewards)
             wanted = (score - np.mean(rewards)) / deviation if deviation else 0.0
             assert math.isclose(advantage, wanted, abs_tol=1e-6), (advantage, wanted)
@@ -163,7 +161,7 @@ async def main():
     assert seen == set(expected)
     masked = [record for record in records if record["reward"] is None]
     counts |= {"episodes": len(records), "segments": len(expected), "masked": len(masked)}
-    counts["sizes"] = sorted({len(group["tokens"]) for batch in handed for group in batch})
+    assert {len(group["tokens"]) for batch in handed for group in batch} == {GROUP}
     print(json.dumps(counts))
 
 

@@ -110,6 +110,20 @@ def test_a_league_rates_draws_and_is_saved(tmp_path: Path) -> None:
     assert League.load(tmp_path / "none.json").members == {}
 
 
+def test_a_saved_league_goes_on_as_if_it_had_not_stopped(tmp_path: Path) -> None:
+    league = League({str(number): f"constant:{number}" for number in range(50)}, memory=7, seed=3)
+    league.report([game(1.0, ("policy", "constant:4"))] * 9)
+    before = [league.draw() for _ in range(5)]
+    league.save(tmp_path / "league.json")
+    again = League.load(tmp_path / "league.json")
+    again.add("4", "constant:4")  # by a trainer whose checkpoint is older than the league
+    for side in (league, again):
+        side.report([game(-1.0, ("policy", "constant:5"))] * 3)
+    after = [league.draw() for _ in range(20)]
+    assert [again.draw() for _ in range(20)] == after and after[:5] != before
+    assert (again.members, again.results, again.ratings()) == (league.members, league.results, league.ratings())
+
+
 def test_a_league_forgets_the_policys_old_games_only() -> None:
     league = League({"a": "constant:a", "b": "constant:b"}, memory=10)
     league.report([game(1.0, ("constant:a", "constant:b"))] * 20)
@@ -117,8 +131,17 @@ def test_a_league_forgets_the_policys_old_games_only() -> None:
     assert Counter(result[:2] for result in league.results) == {("a", "b"): 20, ("policy", "a"): 6, ("policy", "b"): 4}
 
 
+ODD_DRAWS = '{"members": {}, "memory": 1, "results": [], "draws": {"bit_generator": "PCG64", "state": 3}}'
+
+
 def test_what_is_no_league_is_refused(tmp_path: Path) -> None:
-    for text in ("{", "[]", '{"members": {"a": "x"}, "memory": 1, "results": [["a", "a", 1.0]]}', '{"members": 3}'):
+    for text in (
+        "{",
+        "[]",
+        '{"members": {"a": "x"}, "memory": 1, "results": [["a", "a", 1.0]]}',
+        '{"members": 3}',
+        ODD_DRAWS,
+    ):
         (tmp_path / "league.json").write_text(text)
         with pytest.raises(DataError, match="is not a league"):
             League.load(tmp_path / "league.json")
