@@ -26,7 +26,6 @@ from typing import Any
 # Threads that wait without spinning: on a busy machine this is several times faster. Read when torch is imported.
 os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
 
-import numpy as np
 import torch
 from torch.nn.functional import cross_entropy, log_softmax
 from torch.nn.utils.rnn import pad_sequence
