@@ -39,6 +39,7 @@ NEEDS_MORE = {
     **dict.fromkeys(["ifbench", "instruction_following"], "a repository"),
     **dict.fromkeys(["blackjack", "grl_sokoban", "grl_tetris"], "draws its own games"),
     **dict.fromkeys(["assaybench", "moldetox"], "other packages"),
+    "fukuyamabench": "leaves thinking out, and has no conform",
     "bbq": "two judges that answer objects of many fields",
     "conversational_tool_use_simulation": "a simulated user",
     "genrm_compare": "groups of answers",
