@@ -8,18 +8,23 @@ from typing import Literal
 
 from pydantic import model_validator
 
-from gym_llm import BaseTask, Episode, Verdict, VerifierEnv
-from gym_llm.envs.ruler2.grading import last_part, soft_match, without_documents
+from gym_llm import BaseTask, Episode, Verdict
+from gym_llm.core.compat import NemoCompatible
+from gym_llm.envs.ruler2.grading import last_part, letter_as_nemo_gym, soft_match, without_documents
 from gym_llm.grading.choices import ANY_LETTER, stated_choice
 
 _CONTROL = re.compile(r"[\x00-\x1f]")
 _SHOWN = 100_000  # characters of the answer that the details repeat
 
 
-class Ruler2(VerifierEnv):
+class Ruler2(NemoCompatible):
     """Answer from a long context; the reward is how well the references are matched, or whether the letter is right.
 
     Details: `predicted_answer`, and of multiple choice `extracted_answer`, a letter or None.
+
+    Args:
+        conform: `"nemo"` reads the letter as NeMo Gym does: of several the last capital.
+        **kwargs: As for every `VerifierEnv`.
     """
 
     reverify_mode = "stateless"
@@ -63,7 +68,7 @@ class Ruler2(VerifierEnv):
         said = episode.text
         details = {"predicted_answer": _CONTROL.sub("\n", said[:_SHOWN].strip()).strip()}
         if isinstance(task.expected_answer, str) and task.eval_type == "multichoice":
-            letter = stated_choice(said, ANY_LETTER)
+            letter = letter_as_nemo_gym(said) if self.conform else stated_choice(said, ANY_LETTER)
             reward = float(letter == task.expected_answer.strip().upper())
             return Verdict(reward, {**details, "extracted_answer": letter})
         if task.match_type == "part":

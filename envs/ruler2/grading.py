@@ -6,10 +6,22 @@ Source of the rules: `resources_servers/ruler2` of https://github.com/NVIDIA-NeM
 from __future__ import annotations
 
 import re
+from collections import deque
 
+from gym_llm.grading.extraction import last_brace_box
 from gym_llm.grading.text_metrics import edit_distance
 
 _DOCUMENT = re.compile(r"Document \d+:")
+_FINAL = re.compile("The final answer is (.+)")
+_CAPITAL = re.compile(r"\b[A-Z]\b")
+_ANSWER = re.compile(r"answer[*_]{0,2}\s*:[\s*_]{0,2}\s*([a-z])(?![a-z0-9])", re.IGNORECASE)
+_LETTERS = str.maketrans(
+    {
+        letter: f" {latin}"
+        for letters in ("أبجد", "অবডঢ", "ＡＢＣＤ")
+        for letter, latin in zip(letters, "ABCD", strict=True)
+    }
+)
 
 
 def soft_match(said: str, reference: str) -> float:
@@ -43,3 +55,21 @@ def without_documents(text: str) -> str:
 def last_part(text: str) -> str:
     r"""Return the text after the last empty line."""
     return text[text.rfind("\n\n") + 2 :] if "\n\n" in text else text
+
+
+def letter_as_nemo_gym(text: str) -> str | None:
+    r"""The letter after the last "The final answer is", else in the last box, else after the last "Answer:".
+
+    >>> letter_as_nemo_gym("The final answer is (B)."), letter_as_nemo_gym(r"\boxed{A or B}")
+    ('B', 'B')
+    """
+    finals = deque(_FINAL.finditer(text), maxlen=1)
+    choice = finals[0][1] if finals else last_brace_box(text, "\\boxed")
+    if choice is not None:
+        choice = choice.translate(_LETTERS).strip()
+        if len(choice) == 1:
+            return choice.upper()
+        if capitals := _CAPITAL.findall(choice):
+            return str(capitals[-1])
+    answers = deque(_ANSWER.finditer(text), maxlen=1)
+    return answers[0][1].upper() if answers else None

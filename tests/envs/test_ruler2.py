@@ -84,6 +84,25 @@ def test_the_letter_chosen(text: str, letter: str | None) -> None:
     assert (reward, info["extracted_answer"]) == (float(letter == "B"), letter)
 
 
+@pytest.mark.parametrize(
+    ("text", "letter"),
+    [
+        ("The final answer is A or B.", "B"),
+        ("The final answer is (C). Answer: 0", "C"),
+        ("<think>The final answer is (C).</think>", "C"),
+        (r"\boxed{B} \boxed", None),
+        (r"\boxed {B} Answer: c", "C"),
+        (r"\boxed{ب}", "B"),
+        ("", None),
+    ],
+)
+def test_nemo_gym_takes_the_last_capital(text: str, letter: str | None) -> None:
+    fields = {"expected_answer": "C", "eval_type": "multichoice"}
+    env = gym.make(ENV, conform="nemo")
+    env.reset(options={"task": row("Which?", **fields)})
+    assert env.step(message(text))[4]["extracted_answer"] == letter
+
+
 def test_the_answer_is_shown_without_control_characters() -> None:
     info = scored(ENV, " a\x00b\tc\x7f \x01", expected_answer=["a"])[1]
     assert info["predicted_answer"] == "a\nb\nc\x7f" and "extracted_answer" not in info
