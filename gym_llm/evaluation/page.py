@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from hashlib import sha256
 from html import escape
 from typing import Any
+from urllib.parse import quote
 
 from gym_llm.evaluation.plots import Plot
 from gym_llm.evaluation.tables import NOTE, OVERVIEW, Table, headline, notices, plain, tables
@@ -36,9 +37,27 @@ thead th { border-top: 0; background: var(--band); font-weight: 600; color: var(
 tbody tr:hover { background: var(--band) }
 small { color: var(--muted); font-size: .85em }
 img { max-width: 100%; height: auto; display: block; margin: .5rem auto }
+.plot { overflow-x: auto }
+@media (max-width: 70rem) {
+  td small { display: block }
+  th, td { padding: .4rem .5rem }
+  thead th { white-space: normal }
+}
+@media (max-width: 52rem) {
+  body { padding: 1.25rem 1rem 3rem }
+  .state { border-radius: .6rem }
+  .plot img { max-width: none; width: max(100%, 36rem) }
+  .wide thead { display: none }
+  .wide tr { display: block; padding: .5rem .75rem; border-top: 1px solid var(--line) }
+  .wide tr:first-child { border-top: 0 }
+  .wide td { display: flex; gap: .5rem; padding: .1rem 0; border: 0; text-align: right;
+    white-space: normal }
+  .wide td::before { content: attr(data-column); color: var(--muted); text-align: left; margin-right: auto }
+}
 details { margin-top: 2.4rem } summary { cursor: pointer; font-weight: 600 }
 pre { overflow: auto; max-height: 30rem; padding: 1rem; background: var(--band); border-radius: .5rem;
   font-size: .8rem }
+a { color: var(--accent) }
 code { font-family: ui-monospace, "DejaVu Sans Mono", monospace }
 """
 _FIRST = ("scores", "mean_reward", "pass_at_k", "rewards")
@@ -54,7 +73,7 @@ def page(data: Mapping[str, Any], plots: Sequence[Plot] = ()) -> str:
     every = list(tables(data))
     leading = 1 + [table.title for table in every].index(OVERVIEW)
     is_complete = "state complete" if data.get("complete") else "state"
-    records = ", ".join(f"<code>{_text(name)}</code>" for name in data.get("files", []))
+    records = ", ".join(f'<a href="./{quote(name)}">{_text(name)}</a>' for name in data.get("files", []))
     settings = dumps({name: data[name] for name in ("created", "gym_llm", "suite") if name in data}, indent=True)
     body = [
         f'<p class="{is_complete}">{_text(state)}</p>',
@@ -63,7 +82,8 @@ def page(data: Mapping[str, Any], plots: Sequence[Plot] = ()) -> str:
         *(_plot(plot) for plot in plots if plot.name in _FIRST),
         *map(_table, every[leading:]),
         *(_plot(plot) for plot in plots if plot.name not in _FIRST),
-        f"<h2>Records</h2>\n<p>{records}. All figures are in <code>results.json</code>.</p>",
+        f"<h2>Episodes</h2>\n<p>{records}; <code>gym-llm view records</code> shows them in a browser. "
+        "All figures are in <code>results.json</code>.</p>",
         f"<details>\n<summary>How it was made</summary>\n<pre>{_text(settings.decode(), whole=True)}</pre>\n</details>",
     ]
     return _document(title, body)
@@ -92,11 +112,13 @@ def _document(title: str, body: Sequence[str]) -> str:
 
 def _table(table: Table) -> str:
     def cell(tag: str, number: int, text: str) -> str:
+        # On a narrow screen there is no header: each cell shows the name of its column.
+        column = f' data-column="{_text(table.header[number])}"' if tag == "td" else ""
         if number < table.words:
-            return f'<{tag} class="word"><bdi>{_text(text)}</bdi></{tag}>'
+            return f'<{tag} class="word"{column}><bdi>{_text(text)}</bdi></{tag}>'
         figure, bracket, interval = text.partition(" [")
         inner = f"{_text(figure)} <small>[{_text(interval)}</small>" if bracket and tag == "td" else _text(text)
-        return f"<{tag}>{inner}</{tag}>"
+        return f"<{tag}{column}>{inner}</{tag}>"
 
     def line(tag: str, row: Sequence[str]) -> str:
         return f"<tr>{''.join(cell(tag, number, text) for number, text in enumerate(row))}</tr>"
@@ -112,8 +134,9 @@ def _table(table: Table) -> str:
 def _plot(plot: Plot) -> str:
     light, dark = (f"data:image/svg+xml;base64,{b64encode(image).decode()}" for image in (plot.files["svg"], plot.dark))
     return (
-        f'<h2>{_text(plot.title)}</h2>\n<picture><source srcset="{dark}" media="(prefers-color-scheme: dark)">'
-        f'<img src="{light}" alt="{_text(plot.title)}"></picture>'
+        f'<h2>{_text(plot.title)}</h2>\n<div class="plot"><picture>'
+        f'<source srcset="{dark}" media="(prefers-color-scheme: dark)">'
+        f'<img src="{light}" alt="{_text(plot.title)}"></picture></div>'
     )
 
 

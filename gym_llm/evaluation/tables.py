@@ -56,9 +56,11 @@ def tables(data: Mapping[str, Any]) -> Iterator[Table]:
     yield from benchmark_tables(data)
     yield overview(data)
     for family, name in _FAMILIES.items():
-        ks = chosen_ks(result["metrics"].get(family) for result in results)
-        if len(ks) > 1 or (ks and family in ("majority_at", "best_of")):
-            yield _table(name.format("k"), results, [name.format(k) for k in ks], _of_ks(family, ks))
+        # All of them are pass@1 for k = 1, and the overview has pass@k for the largest k.
+        ks = chosen_ks(result["metrics"].get(family) for result in results)[1:]
+        if ks := ks[:-1] if family == "pass_at" else ks:
+            having = [result for result in results if result["metrics"].get(family)]
+            yield _table(name.format("k"), having, [name.format(k) for k in ks], _of_ks(family, ks))
     declared = list(dict.fromkeys(name for result in results for name in result["metrics"].get("declared", {})))
     if declared:
         columns = [_arrow(results, name) for name in declared]
@@ -93,7 +95,8 @@ def overview(data: Mapping[str, Any]) -> Table:
         "solved. Masked episodes failed through no fault of the model: they have no reward and are in no figure."
     )
     note += "".join(dict.fromkeys(f" {each}" for result in results for each in result.get("warnings") or ()))
-    return _table(OVERVIEW, results, columns, cells, note)
+    rows = [[*_names(result), *cells(result), *shares(result["metrics"])] for result in results]
+    return Table(OVERVIEW, ["dataset", "engine", *columns, *_SHARES], rows, 2, note)
 
 
 def benchmark_tables(data: Mapping[str, Any]) -> Iterator[Table]:
@@ -109,11 +112,10 @@ def benchmark_tables(data: Mapping[str, Any]) -> Iterator[Table]:
             figure(about["figure"]),
             f"{about['tasks_played']:,} of {about['tasks']:,}",
             f"{published['figure']:.3f}" if (published := _published_by(about, result)) else "–",
-            *shares(result["metrics"]),
         ]
         for result, about in found
     ]
-    header = ["dataset", "engine", "rule", "differs from the recipe", "figure", "tasks", "published", *_SHARES]
+    header = ["dataset", "engine", "rule", "differs from the recipe", "figure", "tasks", "published"]
     notes = dict.fromkeys(f"{result['dataset']}: {about['notes']}" for result, about in found if about["notes"])
     notes |= dict.fromkeys(
         f"{result['dataset']}: the published figure is from {published['where']}."
@@ -204,11 +206,9 @@ def chosen_ks(figures: Any) -> list[int]:
     return [k for k in known if k & (k - 1) == 0 or k == known[-1]]
 
 
-def _table(
-    title: str, results: Sequence[Mapping[str, Any]], columns: Sequence[str], cells: _Cells, note: str = ""
-) -> Table:
-    rows = [[*_names(result), *cells(result), *shares(result["metrics"])] for result in results]
-    return Table(title, ["dataset", "engine", *columns, *_SHARES], rows, 2, note)
+def _table(title: str, results: Sequence[Mapping[str, Any]], columns: Sequence[str], cells: _Cells) -> Table:
+    rows = [[*_names(result), *cells(result)] for result in results]
+    return Table(title, ["dataset", "engine", *columns], rows, 2)
 
 
 def _names(result: Mapping[str, Any]) -> list[str]:
