@@ -264,7 +264,7 @@ class Episode(Generic[StateT]):
         texts = []
         for item in self.items:
             if item.get("type") == "reasoning":
-                texts += [*_texts(item.get("summary")), *_texts(item.get("content"))]
+                texts += [*content_texts(item.get("summary")), *content_texts(item.get("content"))]
         return "\n".join(texts)
 
     @property
@@ -272,7 +272,7 @@ class Episode(Generic[StateT]):
         r"""The last user message of the first request, its text parts joined with "\n", stripped; "" without one."""
         for item in reversed(self.request["input"]):
             if item.get("role") == "user" and item.get("type", "message") == "message":
-                return "\n".join(_texts(item.get("content"))).strip()
+                return "\n".join(content_texts(item.get("content"))).strip()
         return ""
 
     def begin_turn(self, items: list[Item], response: dict[str, Any]) -> None:
@@ -303,7 +303,7 @@ def message_text(items: list[Item]) -> str:
     >>> message_text([{"type": "message", "role": "assistant", "content": [{"type": "output_text", "text": "4"}]}])
     '4'
     """
-    texts = [text for item in items if is_said(item) for text in _texts(item.get("content"))]
+    texts = [text for item in items if is_said(item) for text in content_texts(item.get("content"))]
     return texts[0] if len(texts) == 1 else "".join(texts)
 
 
@@ -313,11 +313,11 @@ def is_said(item: Item) -> bool:
 
 
 def _said(item: Item) -> list[str]:
-    return _texts(item.get("content")) if is_said(item) else []
+    return content_texts(item.get("content")) if is_said(item) else []
 
 
-def _texts(content: Any) -> list[str]:
-    """The texts of an item's content: a text, or a list of parts."""
+def content_texts(content: Any) -> list[str]:
+    """Return the texts of an item's content, which is a text or a list of parts."""
     if isinstance(content, str):
         return [content]
     parts = content if isinstance(content, list) else ()

@@ -9,6 +9,7 @@ from pydantic import field_validator
 
 from gym_llm import BaseTask, Episode, Metric, Verdict
 from gym_llm.core.compat import NemoCompatible
+from gym_llm.grading.quotations import own_words
 from gym_llm.tokens.parsers.thinking import strip_thinking
 
 _LABEL = re.compile(r"judgement\*{0,2}\s*+:", re.IGNORECASE)
@@ -35,7 +36,6 @@ class MathProofJudgement(NemoCompatible):
     accepted_findings = {
         "near miss": "NeMo Gym's rule: a judgement counts wherever it stands, and what follows its word is not read",
         "all options": "NeMo Gym's rule: a judgement counts wherever it stands, and what follows its word is not read",
-        "prompt echoed": "NeMo Gym's rule: a judgement counts wherever it stands, and the prompt shows both",
     }
     metrics = {
         "tp": Metric("rate", higher_is_better=None),
@@ -83,7 +83,7 @@ class MathProofJudgement(NemoCompatible):
         elif self.config.skills_parity_mode:
             said = read_judgement(text, first=True)
         else:
-            said = read_judgement(strip_thinking(text))
+            said = read_judgement(own_words(strip_thinking(text), episode))
         gold = task.gold
         details = {"extracted_judgement": None if said is None else "Yes" if said else "No"}
         cells = {"tp": said is True and gold, "fp": said is True and not gold}

@@ -10,6 +10,7 @@ from pydantic import model_validator
 from gym_llm import BaseTask, Episode, Metric, Verdict
 from gym_llm.core.compat import NemoCompatible
 from gym_llm.envs.spartqa.grading import Label, choose, extract_answer, label_key, labels_of, without_thoughts
+from gym_llm.grading.quotations import own_words
 
 _SHOWN = 200  # characters of the answer that the details repeat
 
@@ -76,7 +77,8 @@ class SpartQA(NemoCompatible):
     def verify(self, task: Task, episode: Episode) -> Verdict:
         """Compare the choice in all that the model said with the target."""
         nemo = self.conform == "nemo"
-        answer = extract_answer(without_thoughts(episode.text), nemo=nemo)
+        said = without_thoughts(episode.text)
+        answer = extract_answer(said if nemo else own_words(said, episode), nemo=nemo)
         label = choose(answer, task.labels, nemo=nemo)
         correct = label is not None and label.key == task.key
         details = {

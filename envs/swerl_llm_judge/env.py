@@ -11,6 +11,7 @@ from pydantic import field_validator, model_validator
 from gym_llm import BaseTask, Episode, Verdict
 from gym_llm.core.compat import NemoCompatible
 from gym_llm.envs.multiple_choice.grading import Options
+from gym_llm.grading.quotations import own_words
 
 _STRICT = re.compile(r"<solution>\s*+(?:\[\s*+)?([A-Za-z])\s*+(?:\]\s*+)?</solution>")
 _STRICT_OF_NEMO_GYM = re.compile(r"<solution>\s*+\[?([A-Za-z])\]?\s*+</solution>")
@@ -74,6 +75,7 @@ class SWERLJudge(NemoCompatible):
     def verify(self, task: Task, episode: Episode) -> Verdict:
         """Compare the letter in the solution with the right ones."""
         text = episode.messages_text
+        text = text if self.conform else own_words(text, episode)
         if task.grading_mode == "strict":
             letters = (_STRICT_OF_NEMO_GYM if self.conform else _STRICT).findall(text)
             choice = letters[0 if self.conform else -1].upper() if letters else None

@@ -1,0 +1,87 @@
+"""What an answer copies whole from its prompt earns nothing, and right answers that quote parts of it do."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import gymnasium as gym
+import pytest
+from testing import cpu_seconds, message, row
+
+from gym_llm.grading.quotations import own_words
+from gym_llm.types import Episode
+
+SUM = "What is $1+2*3$? Put the answer in \\boxed{}."
+JUDGE = "Problem: x.\n\nIs the proof complete? Argue briefly, and end with `Judgement: Yes` or `Judgement: No`."
+BETTER = "Which is better? Write <best_solution>1</best_solution> or <best_solution>2</best_solution>."
+PATCHES = "Which patch?\nA: one\nB: two\nWrite <solution>A</solution> or <solution>B</solution>."
+PLACE = "The red cup is on the shelf.\nWhere does the jug stand, if the box is below it? Final answer: the cup"
+HAY = "Grass is green. " * 20 + "The magic number is 4711. " + "The sky is blue. " * 20 + "What is the magic number?"
+MATH = {"expected_answer": "7", "question": "x"}
+VERIFIERS: dict[str, tuple[str, dict[str, Any], list[str]]] = {
+    "MathVerify": (SUM, MATH, ["\\boxed{7}", "$1+2*3$", SUM + " It is \\boxed{7}", "\\boxed{7}\n\n" + SUM]),
+    "MathWithJudge": (SUM, MATH, ["\\boxed{7}"]),
+    "MathProofJudgement": (
+        JUDGE,
+        {"expected_judgement": "Judgement: No"},
+        ["Judgement: No", JUDGE + "\nJudgement: No"],
+    ),
+    "ProofGenSelect": (BETTER, {"correct_index": 2}, ["<best_solution>2</best_solution>"]),
+    "SWERLJudge": (
+        PATCHES,
+        {"options": [{"A": "one"}, {"B": "two"}], "expected_answer": "B"},
+        ["<solution>B</solution>", PATCHES + "\n\n<solution>B</solution>"],
+    ),
+    "SpartQA": (PLACE, {"target": "the cup", "options": ["the cup", "the box"]}, ["Final answer: the cup", "the cup"]),
+    "Ruler": (HAY, {"outputs": ["4711"], "subset": "niah_single_1"}, ["4711", "The magic number is 4711."]),
+    "Ruler2": (HAY, {"expected_answer": "4711"}, ["4711", "The magic number is 4711."]),
+}
+ECHOES = ["{}", "{}\n\nI do not know.", "You ask: {}", "<answer>{}</answer>", "\\boxed{{{}}}", "> {}\n", "{}\n{}"]
+
+
+def reward(name: str, prompt: str, fields: dict[str, Any], text: str, **kwargs: Any) -> float:
+    env = gym.make(f"gym_llm/{name}-v0", disable_env_checker=True, **kwargs)
+    env.reset(options={"task": row(prompt, **fields)})
+    return float(env.step(message(text))[1])
+
+
+@pytest.mark.parametrize("name", VERIFIERS)
+def test_the_question_is_no_answer_and_an_answer_beside_it_is(name: str) -> None:
+    prompt, fields, right = VERIFIERS[name]
+    echoes = [form.format(*[prompt] * form.count("{}")) for form in ECHOES]
+    echoes += [prompt.rpartition("\n")[2], prompt.upper(), prompt.replace(" ", "\n")]
+    assert {text: reward(name, prompt, fields, text) for text in echoes if text} == dict.fromkeys(echoes, 0.0)
+    assert {text: reward(name, prompt, fields, text) for text in right} == dict.fromkeys(right, 1.0)
+
+
+@pytest.mark.parametrize("name", ["MathWithJudge", "MathProofJudgement", "Ruler"])
+def test_as_nemo_gym_the_question_may_be_the_answer(name: str) -> None:
+    prompt, fields, _ = VERIFIERS[name]
+    fields = fields | ({"expected_judgement": "Judgement: Yes"} if "expected_judgement" in fields else {})
+    assert reward(name, prompt, fields, prompt + "\\boxed{7}", conform="nemo") == 1.0
+
+
+@pytest.mark.parametrize(
+    ("prompt", "text"),
+    [
+        ("Where?\nA) Rome\nB) The old town of Oslo, which lies at the end of a long fjord", "B) The old town of Oslo"),
+        ("x^2 + 1", "x^2 + 1"),
+        ("Simplify this as far as you can:\n$a^2 + 2ab - 3cd + x_1 - 7y^3$", "$a^2 + 2ab - 3cd + x_1 - 7y^3$"),
+        ("\\frac{1}{2}", "\\boxed{\\frac{1}{2}}"),
+        ("Oslo is the capital of Norway. True or false?", "Oslo is the capital of Norway. True"),
+        ("Is it right?\n- B) Yes, since all of them are even", "- B) Yes, since all of them are even"),
+        ("", "Yes"),
+    ],
+)  # fmt: skip
+def test_a_part_of_the_prompt_may_be_the_answer(prompt: str, text: str) -> None:
+    assert own_words(text, Episode(0, {}, {"input": [{"role": "user", "content": prompt}]})) == text
+
+
+def test_half_of_a_long_prompt_is_a_quotation_and_costs_little() -> None:
+    words = [f"word{number}" for number in range(40_000)]
+    episode = Episode(
+        0, {}, {"input": [{"role": "user", "content": [{"type": "input_text", "text": " ".join(words)}]}]}
+    )
+    assert len(own_words(" ".join(words[:20_000]), episode)) < 50_000
+    for text in (" ".join(words), "word1 " * 50_000, " ".join(words[:6_000]) * 5):
+        assert cpu_seconds(own_words, text, episode) < 2.0
