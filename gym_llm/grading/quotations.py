@@ -41,20 +41,19 @@ def own_words(text: str, episode: Episode) -> str:
 
 def _without(text: str, message: str) -> str:
     """Return a text without a message. The time is linear, and short if the text lacks a long word of the message."""
-    said = text.lower()
-    if len(said) != len(text):
-        said = text  # "İ" becomes two characters
+    said = text.lower() if text.isascii() or len(text.lower()) == len(text) else text  # "İ" becomes two characters
+    said = said.replace("\\n", "  ")  # a line break in JSON
     parts = [words for part in _parts(message) if (words := _sentence(part)) and _may_have(said, words)]
     if not parts:
         return text
     joined = f" {' '.join(_WORD.findall(said))} "
     places = [(place, len(part)) for part in parts for place in _places(joined, f" {' '.join(part)} ")]
-    return _cut(text, places, joined.count(" ") - 1) if places else text
+    return _cut(text, places, said) if places else text
 
 
 def _sentence(part: str) -> list[str]:
     """Return the words of a part in lower case; none if it is but a formula."""
-    words = _WORD.findall(part.lower())
+    words = _WORD.findall(part.lower().replace("\\n", "  "))
     is_sentence = sum(len(word.encode()) for word in _LETTERS.findall(part)) >= _LEAST_LETTERS
     return words if is_sentence or len(words) >= _LEAST_PART else []
 
@@ -93,16 +92,16 @@ def _places(joined: str, part: str) -> Iterator[int]:
         place = joined.find(part, place + len(part) - 1)
 
 
-def _cut(text: str, places: list[tuple[int, int]], count: int) -> str:
-    """Return a text of so many words without those that are copied: the numbers of first words, and how many each."""
-    copied = bytearray(count)
+def _cut(text: str, places: list[tuple[int, int]], said: str) -> str:
+    """Return a text without the words that are copied: the numbers of first words, and how many each."""
+    spans = [word.span() for word in _WORD.finditer(said)]
+    copied = bytearray(len(spans))
     for place, length in places:
         copied[place : place + length] = b"\1" * length
-    spans = [word.span() for word in _WORD.finditer(text)]
     kept, position, number = [], 0, copied.find(1)
     while number >= 0:
         end = copied.find(0, number)
-        end = count if end < 0 else end
+        end = len(spans) if end < 0 else end
         kept.append(text[position : spans[number][0]])
         position = spans[end - 1][1]
         number = copied.find(1, end)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import gymnasium as gym
@@ -49,7 +50,7 @@ def reward(name: str, prompt: str, fields: dict[str, Any], text: str, **kwargs: 
 def test_the_question_is_no_answer_and_an_answer_beside_it_is(name: str) -> None:
     prompt, fields, right = VERIFIERS[name]
     echoes = [form.format(*[prompt] * form.count("{}")) for form in ECHOES]
-    echoes += [prompt.rpartition("\n")[2], prompt.upper(), prompt.replace(" ", "\n")]
+    echoes += [prompt.rpartition("\n")[2], prompt.upper(), prompt.replace(" ", "\n"), json.dumps({"input": prompt})]
     assert {text: reward(name, prompt, fields, text) for text in echoes if text} == dict.fromkeys(echoes, 0.0)
     assert {text: reward(name, prompt, fields, text) for text in right} == dict.fromkeys(right, 1.0)
 
