@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from typing import TypedDict
+from collections.abc import Mapping
+from typing import Any, TypedDict
 
 from gym_llm.data.files.conversion import choice_task
 from gym_llm.data.recipes.recipe import Benchmark, Load, Source
@@ -27,12 +28,23 @@ class Exam(TypedDict):
 
 
 def exam(row: Exam, load: Load) -> Row | None:
-    """Keep the questions with one right option."""
+    """Keep the questions with one right option; rows of the authors' own files get the question that the hub has."""
+    if "gold" not in row:
+        row = _as_on_the_hub(row)
     if len(row["gold"]) != 1:
         return None
     texts = [re.sub(r"^\([A-Z]\)\s*", "", text) for text in row["choices"]]
     task = choice_task(row["query"], texts, row["gold"][0], exam=load.label)
     return task | {"problem": row["query"]}
+
+
+def _as_on_the_hub(row: Mapping[str, Any]) -> Exam:
+    passage, question, options, label = (row[name] for name in ("passage", "question", "options", "label"))
+    last = chr(ord("A") + len(options) - 1)
+    asked = (
+        f"{passage or ''}Q: {question} Answer Choices: {' '.join(options)}\nA: Among A through {last}, the answer is"
+    )
+    return {"query": asked, "choices": options, "gold": [ord(letter) - ord("A") for letter in label]}
 
 
 def _sources(names: tuple[str, ...]) -> tuple[Source, ...]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TypedDict
+from typing import TypedDict, cast
 
 from gym_llm.data.files.conversion import MATH, QUESTION
 from gym_llm.data.recipes.recipe import Benchmark, Load, Source
@@ -60,8 +60,16 @@ AnswerBench = TypedDict(
 )
 
 
+_UNCLOSED = "imo-bench-algebra-036"
+"""Its problem's quotation mark is closed behind its answer: both are in one value, the others a column early."""
+
+
 def answer_bench(row: AnswerBench) -> Row:
     """Name the columns as `MathWithAutograder` does."""
+    if row["Problem ID"] == _UNCLOSED and "Source" not in row:
+        text, _, answer = row["Problem"].rpartition("\n,")
+        values = (_UNCLOSED, f"{text}\n", answer.removesuffix('"'), *list(row.values())[2:])
+        row = cast(AnswerBench, dict(zip(AnswerBench.__annotations__, values, strict=True)))
     return {
         "problem_id": row["Problem ID"],
         "question": row["Problem"],
@@ -121,13 +129,17 @@ BENCHMARKS = [
         sources=(
             Source(
                 "https://raw.githubusercontent.com/google-deepmind/superhuman/"
-                "326a740a6877d5ec098035c534d2fbd931fe83ee/imobench/answerbench_v2.csv"
+                "326a740a6877d5ec098035c534d2fbd931fe83ee/imobench/answerbench_v2.csv",
+                ragged=True,
             ),
         ),
         convert=answer_bench,
         env_id="gym_llm/MathWithAutograder-v0",
         prompt=MATH,
         needs=("judge",),
+        rows=400,
         facts=_FACTS.format("imo_answerbench"),
+        notes=f"The file has the problem and the answer of {_UNCLOSED} in one value: they are taken apart. NeMo Gym "
+        "asks both, and expects `Algebra`.",
     ),
 ]

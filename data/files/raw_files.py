@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import fnmatch
+import gzip
 import sqlite3
 import tarfile
 import tempfile
@@ -26,11 +27,25 @@ ARCHIVES = (".zip", ".tar", ".tar.gz", ".tgz")
 _JSON_ROWS = 32  # of the largest size: what a JSON file may hold, which is read as a whole
 _FREE_BYTES = 1 << 26  # what every archive may hold, however small it is
 _CHUNK = 1 << 20
-_DAMAGES = (zipfile.BadZipFile, tarfile.TarError, EOFError, RuntimeError, NotImplementedError, zlib.error)
+_DAMAGES = (
+    zipfile.BadZipFile,
+    gzip.BadGzipFile,
+    tarfile.TarError,
+    EOFError,
+    RuntimeError,
+    NotImplementedError,
+    zlib.error,
+)
 
 
 def read_raw(
-    path: str | Path, *, name: str = "", member: str | None = None, columns: Sequence[str] = (), text: bool = False
+    path: str | Path,
+    *,
+    name: str = "",
+    member: str | None = None,
+    columns: Sequence[str] = (),
+    ragged: bool = False,
+    text: bool = False,
 ) -> Iterator[Row]:
     """The rows of a file.
 
@@ -40,6 +55,7 @@ def read_raw(
         member: A pattern for the members of an archive; None for all that can be read. Each row of a member has the
             member's name under `_member`.
         columns: The columns of a CSV file that has no header.
+        ragged: Whether a line of a CSV file may lack its last values.
         text: Whether a file is one row, `{"text": …}`, whatever its format.
 
     Yields:
@@ -51,7 +67,10 @@ def read_raw(
     """
     name = name or str(path)
     if name.endswith(ARCHIVES):
-        yield from _archive_rows(Path(path), name, member, columns, text)
+        yield from _archive_rows(Path(path), name, member, {"columns": columns, "ragged": ragged, "text": text})
+    elif name.endswith(".gz") and not name.endswith(".jsonl.gz"):
+        with _unzipped(Path(path), name) as file:
+            yield from read_raw(file, name=name.removesuffix(".gz"), columns=columns, ragged=ragged, text=text)
     elif text or name.endswith((".txt", ".py")):
         _check_size(path, name, limit(ROW_BYTES))
         yield {"text": Path(path).read_bytes().decode(errors="ignore")}  # line ends as they are
@@ -59,7 +78,7 @@ def read_raw(
         with _named(path, name) as file:
             yield from (row for _, row in read_objects(str(file), exact=True))
     elif name.endswith((".csv", ".tsv")):
-        yield from read_table(path, name, columns)
+        yield from read_table(path, name, columns, ragged=ragged)
     elif name.endswith(".json"):
         yield from _json_rows(path, name)
     elif name.endswith(".sqlite"):
@@ -151,13 +170,24 @@ def unpack(path: str | Path, name: str, member: str | None, folder: Path) -> Non
             budget.copy(file, copy)
 
 
-def _archive_rows(path: Path, name: str, member: str | None, columns: Sequence[str], text: bool) -> Iterator[Row]:
+@contextmanager
+def _unzipped(path: Path, name: str) -> Iterator[Path]:
+    """The file without its compression, within an archive's limits."""
+    budget = _Budget(name, _FREE_BYTES + limit(EXPANSION) * path.stat().st_size)
+    with tempfile.NamedTemporaryFile(prefix="gym-llm-") as copy:
+        with gzip.open(path) as file:
+            budget.copy(file, copy)
+        copy.flush()
+        yield Path(copy.name)
+
+
+def _archive_rows(path: Path, name: str, member: str | None, form: dict[str, Any]) -> Iterator[Row]:
     with tempfile.TemporaryDirectory(prefix="gym-llm-") as folder:
         for inner, file, budget in _chosen(path, name, member, None):
             target = Path(folder, "member")
             with open(target, "wb") as copy:
                 budget.copy(file, copy)
-            for row in read_raw(target, name=inner, columns=columns, text=text):
+            for row in read_raw(target, name=inner, **form):
                 yield {**row, "_member": inner}
 
 
@@ -202,14 +232,14 @@ class _Budget:
     def __init__(self, name: str, most: int) -> None:
         self._name, self._most, self._left = name, most, most
 
-    def copy(self, source: IO[bytes], target: IO[bytes]) -> None:
+    def copy(self, source: IO[bytes] | gzip.GzipFile, target: Any) -> None:
         while chunk := self._read(source):
             self._left -= len(chunk)
             if self._left < 0:
                 raise DataError(f"{self._name} expands to more than {self._most >> 20:,} MiB: see {EXPANSION}.")
             target.write(chunk)
 
-    def _read(self, source: IO[bytes]) -> bytes:
+    def _read(self, source: IO[bytes] | gzip.GzipFile) -> bytes:
         try:
             return source.read(_CHUNK)
         except _DAMAGES as error:

@@ -11,16 +11,17 @@ from gym_llm.types import Row
 from gym_llm.utils.limits import ROW_BYTES, limit
 
 
-def read_table(path: str | Path, name: str, columns: Sequence[str] = ()) -> Iterator[Row]:
+def read_table(path: str | Path, name: str, columns: Sequence[str] = (), *, ragged: bool = False) -> Iterator[Row]:
     """The rows of a CSV or TSV file; all values are texts.
 
     Args:
         path: The file.
         name: Its name, which says its format and is in messages.
-        columns: The columns, if the file has no header.
+        columns: The columns, if the file has no header. A first line with their names is left out.
+        ragged: Whether a line may lack its last values.
 
     Raises:
-        DataError: If the file cannot be read, or a line has another number of values than the header.
+        DataError: If the file cannot be read, or a line has more values than the header, or fewer and is not `ragged`.
     """
     most = limit(ROW_BYTES)
     csv.field_size_limit(most)
@@ -30,11 +31,11 @@ def read_table(path: str | Path, name: str, columns: Sequence[str] = ()) -> Iter
             reader = csv.reader(file, delimiter=delimiter)
             header = list(columns) or next(reader, [])
             for values in reader:
-                if not values:
+                if not values or (columns and reader.line_num == 1 and values == header):
                     continue
-                if len(values) != len(header):
+                if len(values) > len(header) or (len(values) < len(header) and not ragged):
                     raise DataError(f"{name}, line {reader.line_num}: {len(values)} values for {len(header)} columns.")
-                yield dict(zip(header, values, strict=True))
+                yield dict(zip(header, values, strict=False))
     except (csv.Error, UnicodeDecodeError) as error:
         raise DataError(f"{name} is not a readable table: {error}.") from None
     except OSError as error:

@@ -55,9 +55,7 @@ class Fetched:
     def rows(self) -> Iterator[Row]:
         """The raw rows, file by file."""
         for name, path in self.files:
-            yield from read_raw(
-                path, name=name, member=self.source.member, columns=self.source.columns, text=self.source.text
-            )
+            yield from read_raw(path, name=name, **self.source.form)
 
 
 def expanded(sources: Sequence[Source], revisions: Mapping[str, str]) -> Iterator[Source]:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from itertools import takewhile
+from pathlib import Path
 from typing import Any
 
 from gym_llm.data.files.raw_files import read_raw
@@ -20,10 +22,11 @@ def convert_files(
 
     Args:
         benchmark: The recipe.
-        paths: A file for each load, in the recipe's order; or one file with equally many rows of each load. If the
-            numbers do not fit, all rows belong to the first load. A line may also be a whole load, `[ROW, …]`, or
+        paths: A file for each load. A file that is named as the recipe's, or as a load's label, is of that load. Other
+            files are in the recipe's order, or one file has equally many rows of each load. If the numbers do not fit,
+            all rows belong to the first load. A line may also be a whole load, `[ROW, …]`, or
             `{"loader": [LOAD, …], "raw": [[ROW, …], …]}`, which names the place of each load.
-        labels: The load of each file; () for the recipe's order.
+        labels: The load of each file; () for those that the files' names or order say.
 
     Raises:
         DataError: If a file cannot be read, or a row does not fit.
@@ -31,12 +34,11 @@ def convert_files(
     """
     if labels and len(labels) != len(paths):
         raise UsageError(f"There are {len(paths)} files and {len(labels)} loads: name a load for each file.")
-    tables = [_tables(path) for path in paths]
-    if labels:
-        chosen = [_labelled(benchmark, label) for label in labels]
-        yield from benchmark.tasks_of(
-            [(source, rows) for source, (_, rows) in zip(chosen, map(_only, tables), strict=True)]
-        )
+    chosen = [_labelled(benchmark, label) for label in labels] or _named(benchmark, paths)
+    ordered = benchmark.sources if len(paths) == len(benchmark.sources) else benchmark.sources[:1] * len(paths)
+    tables = [_tables(path, source) for path, source in zip(paths, chosen or ordered, strict=True)]
+    if chosen and (labels or not any(described for each in tables for described, _ in each)):
+        yield from _whole(benchmark, [(source, _rows(each)) for source, each in zip(chosen, tables, strict=True)])
         return
     loads = [load for each in tables for load in each]
     named = [described for described, _ in loads]
@@ -52,14 +54,51 @@ def convert_files(
             rows = [rows[0][size * n : size * (n + 1)] for n in range(len(sources))]
     if len(rows) > len(sources):
         raise UsageError(f"{benchmark.name} has {len(sources)} loads, got {len(rows)}.")
-    yield from benchmark.tasks_of(list(zip(sources, rows, strict=False)))
+    yield from _whole(benchmark, list(zip(sources, rows, strict=False)))
 
 
-def _tables(path: str | os.PathLike[str]) -> list[tuple[dict[str, Any], list[Row]]]:
+def _whole(benchmark: Benchmark, loads: list[tuple[Source, list[Row]]]) -> Iterator[Row]:
+    """Convert loads; if loads that are joined with them are missing, an error names their files."""
+    count = 0
+    try:
+        for task in benchmark.tasks_of(loads):
+            yield task
+            count += 1
+        if count or not benchmark.joins or not any(rows for _, rows in loads):
+            return
+        raise DataError(f"{benchmark.name}: these rows make no task.")
+    except DataError as error:
+        given = {source.label for source, _ in loads}
+        missing = [source for source in benchmark.sources if source.label not in given and not source.unread]
+        if not (benchmark.joins and missing):
+            raise
+        ends = [path.split("/")[-2:] for source in missing for path in source.paths or [source.label]]
+        names = {Path(path).name for source, _ in loads for path in source.paths}
+        ends.sort(key=lambda end: end[-1] not in names)
+        listed = ", ".join(map("/".join, ends[:3])) + ", …" * (len(ends) > 3)
+        raise DataError(f"{error} It joins several files; missing: {listed}.") from None
+
+
+def _named(benchmark: Benchmark, paths: Sequence[str | os.PathLike[str]]) -> list[Source]:
+    """The load of each file, by the file's name; [] unless every file has one of its own."""
+    best = [max(benchmark.sources, key=lambda source: _same_end(source, path)) for path in map(Path, paths)]
+    fits = all(_same_end(source, Path(path)) for source, path in zip(best, paths, strict=True))
+    return best if fits and len({source.label for source in best}) == len(best) else []
+
+
+def _same_end(source: Source, path: Path) -> int:
+    """How many of the last parts of a path are those of a load's file, whether it is compressed or not."""
+    given = str(path).removesuffix(".gz").split("/")[::-1]
+    parts = [known.removesuffix(".gz").split("/")[::-1] for known in source.paths]
+    pairs = [takewhile(lambda pair: pair[0] == pair[1], zip(given, known, strict=False)) for known in parts]
+    return max((len(list(same)) for same in pairs), default=0) or int(path.name.partition(".")[0] == source.label)
+
+
+def _tables(path: str | os.PathLike[str], source: Source) -> list[tuple[dict[str, Any], list[Row]]]:
     """The loads in a file, each with what is said of it: {} for nothing."""
     name = os.fspath(path)
     if not name.endswith(".jsonl"):
-        return [({}, list(read_raw(name)))]
+        return [({}, list(read_raw(name, **source.form)))]
     from gym_llm.utils.json_codec import loads as parse
 
     loads: list[tuple[dict[str, Any], list[Row]]] = []
@@ -95,8 +134,8 @@ def _described(value: dict[str, Any], place: str) -> list[tuple[dict[str, Any], 
     return list(zip(loader, raw, strict=True))
 
 
-def _only(tables: list[tuple[dict[str, Any], list[Row]]]) -> tuple[dict[str, Any], list[Row]]:
-    return {}, [row for _, rows in tables for row in rows]
+def _rows(tables: list[tuple[dict[str, Any], list[Row]]]) -> list[Row]:
+    return [row for _, rows in tables for row in rows]
 
 
 def _labelled(benchmark: Benchmark, label: str) -> Source:

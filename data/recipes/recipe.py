@@ -7,6 +7,7 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal, TypeAlias
+from urllib.parse import urlsplit
 
 import gymnasium as gym
 
@@ -38,6 +39,7 @@ class Source:
         member: A pattern for the names of an archive's members (.zip, .tar, .tar.gz), e.g. `data/test/*.csv`; the
             members of an archive in it are `*.zip!*.csv`.
         columns: The columns of a CSV file without a header.
+        ragged: Whether a line of a CSV file may lack its last values: its row then lacks their columns.
         text: Whether each file is one row, `{"text": …}`, whatever its format.
         unread: Whether its rows are not converted: its files are an attachment only.
         shared: Whether every variant needs it: texts that are joined with the others' rows.
@@ -51,6 +53,7 @@ class Source:
     label: str = ""
     member: str | None = None
     columns: tuple[str, ...] = ()
+    ragged: bool = False
     text: bool = False
     unread: bool = False
     shared: bool = False
@@ -62,6 +65,16 @@ class Source:
     def is_url(self) -> bool:
         """Whether it is a URL."""
         return self.place.startswith(("https://", "http://"))
+
+    @property
+    def form(self) -> dict[str, Any]:
+        """What `read_raw` has to know about its files."""
+        return {name: getattr(self, name) for name in ("member", "columns", "ragged", "text")}
+
+    @property
+    def paths(self) -> list[str]:
+        """The paths of its files, of a URL or in the repository; [] if they are known by a split only."""
+        return list(self.files) or ([urlsplit(self.place).path] if self.is_url else [])
 
     def __str__(self) -> str:
         """The load's name in messages."""
@@ -239,7 +252,7 @@ class Benchmark:
             yield from self.convert(tables)
         except Exception as error:
             first = next((rows[0] for rows in tables.values() if rows), {})
-            raise self._unfit(error, "its rows", first) from None
+            raise self._unfit(error, "a row", first) from None
 
     def _unfit(self, error: Exception, where: str, row: Any) -> DataError:
         columns = ", ".join(map(str, row)) if isinstance(row, dict) else type(row).__name__

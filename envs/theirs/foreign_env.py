@@ -117,7 +117,7 @@ class ForeignEnv(VerifierEnv[ForeignTask, Table]):
             HubFolder.read(served["folder"])
         is_free = self.config.where is None and not self.config.extra_packages
         self._is_here = framework.plays_here(self._own) if is_free else self.config.where == "here"
-        if self._is_here and not framework.is_installed:
+        if self._is_here and not framework.has_modules(self._own):
             packages = " ".join(f"'{package}'" for package in framework.packages)
             raise DependencyNotInstalled(
                 f"{framework.env_id} needs {framework.module}: pip install {packages}; or leave out `where`, "

@@ -53,14 +53,19 @@ class Framework:
 
     @property
     def is_installed(self) -> bool:
-        """Whether this process can import it."""
-        return importlib.util.find_spec(self.module) is not None
+        """Whether this process can import what its environment with the default arguments needs."""
+        defaults = inspect.signature(load(self.name).Peer).parameters
+        return self.has_modules({name: each.default for name, each in defaults.items()})
+
+    def has_modules(self, arguments: dict[str, Any]) -> bool:
+        """Return whether this process can import what an environment with these arguments needs."""
+        needs = getattr(load(self.name), "needs", lambda _: ())
+        modules = (self.module, *needs(arguments))
+        return all(importlib.util.find_spec(module) for module in modules)
 
     def plays_here(self, arguments: dict[str, Any]) -> bool:
         """Return whether this process can play an environment with these arguments."""
-        needs = getattr(load(self.name), "needs", lambda _: ())
-        modules = (self.module, *needs(arguments))
-        return not self.is_apart and all(importlib.util.find_spec(module) for module in modules)
+        return not self.is_apart and self.has_modules(arguments)
 
     def with_arguments(self, arguments: dict[str, Any]) -> Framework:
         """Return the framework with the packages that an environment with these arguments needs.

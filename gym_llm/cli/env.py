@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import json
+import os
 import sys
 from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager, redirect_stdout
 from itertools import chain
 from typing import Annotated, Any
 
@@ -219,11 +222,26 @@ def replay_theirs(
 
     agreed, tried, skipped = 0, 0, Counter[str]()
     for file in files:
-        found = asyncio.run(replay(file, lambda difference: print(printable(difference), file=sys.stderr)))
+        with _stdout_as_stderr():
+            found = asyncio.run(replay(file, lambda difference: print(printable(difference), file=sys.stderr)))
         agreed, tried = agreed + found.agreed, tried + found.tried
         skipped.update(found.skipped)
     print(json.dumps({"agreed": agreed, "tried": tried, "skipped": dict(skipped)}))
     return 0 if agreed == tried else 1
+
+
+@contextmanager
+def _stdout_as_stderr() -> Iterator[None]:
+    """Write what a framework prints, in Python or in C, to standard error: standard output is for the figures."""
+    sys.stdout.flush()
+    kept = os.dup(1)
+    os.dup2(2, 1)
+    try:
+        with redirect_stdout(sys.stderr):
+            yield
+    finally:
+        os.dup2(kept, 1)
+        os.close(kept)
 
 
 def _short(value: Any) -> str:

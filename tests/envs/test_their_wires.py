@@ -101,8 +101,8 @@ async def test_openenv_plays_a_call_of_the_action_schema() -> None:
 
 
 @in_loop
-async def test_openenv_lists_the_tools_of_a_server_that_has_some() -> None:
-    """Our own server has OpenEnv's tool actions besides texts; the tool is called and its result graded."""
+async def test_openenv_offers_the_tools_of_our_own_server() -> None:
+    """The tool is called, and the text after it ends the episode."""
     async with EnvServer("gym_llm/Weather-v0", protocols=["openenv"], port=0) as server:
         play = Play.of("openenv", {"url": server.url})
         turn = await play.reset(0)
@@ -112,6 +112,33 @@ async def test_openenv_lists_the_tools_of_a_server_that_has_some() -> None:
         turn = await play.step(said("It is cold in Rome."))
         assert turn["terminated"]
         await play.close()
+
+
+def played(env: Any, seed: int) -> list[Any]:
+    """What is asked, offered and paid where each second turn calls a tool, if there is one."""
+    request, _ = env.reset(seed=seed)
+    asked, rewards, is_over, turn = [request], [], False, 0
+    while not is_over and turn < 8:
+        tools = request.get("tools") or []
+        call = [function_call(tools[0]["name"], {"city": "Rome"})] if tools and turn % 2 == 0 else message("7")
+        request, reward, terminated, truncated, _ = env.step(call)
+        asked, rewards, is_over, turn = [*asked, request], [*rewards, reward], terminated or truncated, turn + 1
+    shown = [[item.get("content") or item.get("output") for item in each["input"]] for each in asked]
+    return [shown, [each.get("tools") for each in asked], rewards, is_over]
+
+
+@in_loop
+@pytest.mark.parametrize("name", ["Weather", "Arithmetic", "Blackjack", "Counter"])
+async def test_our_own_server_asks_and_pays_as_the_environment_does(name: str) -> None:
+    own = gym.make(f"gym_llm/{name}-v0", disable_env_checker=True)
+    async with EnvServer(f"gym_llm/{name}-v0", protocols=["openenv"], port=0) as server:
+        served = gym.make(
+            "gym_llm/OpenEnv-v0",
+            url=server.url,
+            tasks=[{"seed": 3, "responses_create_params": {"input": []}}],
+            disable_env_checker=True,
+        )
+        assert await asyncio.to_thread(played, served, 3) == await asyncio.to_thread(played, own, 3)
 
 
 @in_loop
@@ -130,7 +157,7 @@ async def test_openenv_plays_twenty_episodes_at_once_against_our_own_server() ->
         played = await asyncio.gather(*map(play, range(20)))
         for seed, (reward, shown) in enumerate(played):
             request, _ = own.reset(seed=seed)
-            assert json.loads(shown)["request"]["input"][0]["content"] == request["input"][0]["content"]
+            assert shown == request["input"][-1]["content"]
             assert own.step(message("7"))[1] == reward
 
 

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import ast
+import importlib.util
 import json
+import os
 import random
 import re
 import sys
@@ -338,3 +340,39 @@ def test_what_a_child_imports_needs_no_gym_llm() -> None:
             )
         }
         assert "gym_llm" not in names, path.name
+
+
+@pytest.mark.parametrize(
+    ("game", "wanted"),
+    [
+        ("tictactoe_v3", ("pygame",)),
+        ("pettingzoo.classic.chess_v6:env", ("pygame", "chess")),
+        ("hanabi_v5", ("pygame", "shimmy", "pyspiel")),
+        ("pettingzoo.butterfly.cooperative_pong_v6:env", ()),
+        ("my_game:make", ()),
+    ],
+)
+def test_a_game_of_pettingzoo_is_here_only_with_what_it_imports(game: str, wanted: tuple[str, ...]) -> None:
+    framework = frameworks()["pettingzoo"]
+    assert load("pettingzoo").needs({"game": game}) == wanted
+    has_all = all(importlib.util.find_spec(module) for module in ("pettingzoo", *wanted))
+    assert framework.plays_here({"game": game}) == has_all
+    assert framework.is_installed == all(importlib.util.find_spec(module) for module in ("pettingzoo", "pygame"))
+
+
+def test_a_replay_prints_its_figures_only(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+
+    def hostile(episode: Any) -> Any:
+        print(".", end="")
+        os.write(1, b"from C")
+        raise NotImplementedError("not repeatable")
+
+    monkeypatch.setattr(load("gymnasium"), "recorded", hostile)
+    version = frameworks()["gymnasium"].packages[0].partition("==")[2]
+    monkeypatch.setattr("gym_llm.envs.theirs.replay._check_version", lambda *_: None)
+    path = tmp_path / "episodes.jsonl"
+    path.write_text(json.dumps({"framework": "gymnasium", "version": version, "env": "FrozenLake-v1"}) + "\n")
+    main(["env", "replay", str(path)])
+    assert json.loads(capfd.readouterr().out) == {"agreed": 0, "tried": 0, "skipped": {"not repeatable": 1}}

@@ -12,6 +12,7 @@ PACKAGES = ("aiohttp>=3.10",)
 MODULE = "aiohttp"
 FRAMEWORKS = ("openenv",)
 _ACT = "act"
+_RESPONSES = "ResponsesAction"
 _TOOL_TITLES = ("Action", "CallToolAction", "ListToolsAction")
 _CAPACITY_WAITS = (0.2, 0.5, 1.0, 2.0, 4.0, 8.0, 16.0)
 
@@ -20,7 +21,8 @@ class Peer:
     """An environment on a server of OpenEnv.
 
     An action is a call of `act`, whose parameters are the server's action schema. If that is one text field, a text is
-    the action. If the server lists tools, their calls are; then a text ends the episode.
+    the action. If the server lists tools, their calls are; then a text ends the episode. A gym_llm server sends whole
+    requests, and an action is the model's turn: the model sees the messages and tools of the request.
 
     Args:
         url: The server's address, `http://HOST:8000`; or a folder, as `folder`.
@@ -54,6 +56,7 @@ class Peer:
         self._text_field: str | None = None
         self._names: dict[str, str] = {}
         self._has_own_tools = False
+        self._requests: _Requests | None = None
 
     async def reset(self, seed: int | None) -> dict[str, Any]:
         """Connect and begin; the server's description is the system prompt."""
@@ -61,11 +64,15 @@ class Peer:
 
         about = _object(await self._wire.value("/metadata"))
         schema = _object(_object(await self._wire.value("/schema")).get("action"))
+        kinds = [_object(kind) for kind in schema.get("anyOf") or [schema]]
+        if self._field is None and any(kind.get("title") == _RESPONSES for kind in kinds):
+            self._requests = _Requests()
         turn = self._turn(await self._begin({**({} if seed is None else {"seed": seed}), **self._reset}))
+        if self._requests:
+            return turn
         turn["say"] = [{"role": "user", "content": turn["say"]}]
         if isinstance(about.get("description"), str) and about["description"]:
             turn["say"].insert(0, {"role": "system", "content": about["description"]})
-        kinds = [_object(kind) for kind in schema.get("anyOf") or [schema]]
         self._text_field = next(filter(None, map(_text_field, kinds)), None)
         self._has_own_tools = any(kind.get("title") in _TOOL_TITLES for kind in kinds)
         if self._has_own_tools:
@@ -82,6 +89,8 @@ class Peer:
         """Carry out each call, or the text; the model reads why the server calls one invalid."""
         from _gym_llm_theirs_wires import outputs
 
+        if self._requests:
+            return self._turn(await self._ask("step", {"output": _output(action)}))
         if not action["calls"] and self._text_field is None:
             if self._has_own_tools:
                 return {"terminated": True}
@@ -140,8 +149,9 @@ class Peer:
         if "invalid" in data:
             return {"say": data["invalid"], "info": {"invalid_action": True}}
         observation = _object(data.get("observation"))
-        turn = {"say": self._shown(observation), "reward": number(data.get("reward"))}
-        turn["terminated"] = data.get("done") is True
+        shown = self._requests.turn(observation) if self._requests else {"say": self._shown(observation)}
+        turn = {**shown, "reward": number(data.get("reward"))}
+        turn["terminated"] = data.get("done") is True and not turn.get("truncated")
         if metadata := data.get("metadata") or observation.get("metadata"):
             turn["info"] = {"metadata": metadata}
         if self.recording:
@@ -156,6 +166,50 @@ class Peer:
         else:
             shown = {name: value for name, value in observation.items() if name != "metadata" or value}
         return shown if isinstance(shown, str) else json.dumps(shown, ensure_ascii=False)
+
+
+class _Requests:
+    """Reads the requests of a server of gym_llm: each is whole, with the conversation so far."""
+
+    def __init__(self) -> None:
+        self._seen = 0
+        self._tools: Any = None
+
+    def turn(self, observation: dict[str, Any]) -> dict[str, Any]:
+        """Return the items that are new and not the model's, and the tools if they have changed."""
+        request = _object(observation.get("request"))
+        items = [_object(item) for item in request.get("input") or []]
+        fresh = items[self._seen :]
+        says = [item for item in fresh if not self._seen or not _is_of_model(item)]
+        if not self._seen and request.get("instructions"):
+            says.insert(0, {"role": "system", "content": request["instructions"]})
+        self._seen = max(self._seen, len(items))
+        turn: dict[str, Any] = {"say": says, "info": _object(observation.get("info"))}
+        turn["truncated"] = observation.get("truncated") is True
+        if (tools := request.get("tools") or []) != self._tools:
+            self._tools = turn["tools"] = tools
+        return turn
+
+
+def _is_of_model(item: dict[str, Any]) -> bool:
+    return item.get("role") == "assistant" or item.get("type") in ("function_call", "reasoning")
+
+
+def _output(action: dict[str, Any]) -> str | list[dict[str, Any]]:
+    """Return a model's turn as the server reads it: a text, or output items with its calls."""
+    if not action["calls"]:
+        return str(action["text"])
+    calls = [
+        {
+            "type": "function_call",
+            "call_id": call["call_id"],
+            "name": call["name"],
+            "arguments": call["arguments"] if isinstance(call["arguments"], str) else json.dumps(call["arguments"]),
+        }
+        for call in action["calls"]
+    ]
+    text = [{"type": "message", "role": "assistant", "content": action["text"]}] if action["text"] else []
+    return [*text, *calls]
 
 
 def check(arguments: dict[str, Any]) -> None:

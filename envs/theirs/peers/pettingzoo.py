@@ -16,6 +16,8 @@ _NAMES = {
     "texas_holdem_v": _HOLDEM,
 }
 _SHOWN = 64
+_EXTRAS = {"chess": ("chess",), "hanabi": ("shimmy", "pyspiel"), "leduc": ("rlcard",), "texas": ("rlcard",)}
+"""What a classic game imports besides pygame."""
 
 
 class Peer:
@@ -177,6 +179,15 @@ class Peer:
         if self._game.startswith("connect_four"):
             return "\n".join("".join("Y" if mine else "O" if theirs else "." for mine, theirs in row) for row in planes)
         return str(planes.tolist() if hasattr(planes, "tolist") else planes)
+
+
+def needs(arguments: dict[str, Any]) -> tuple[str, ...]:
+    """The modules that a game imports, of the package's extra `classic`; pettingzoo alone does not bring them."""
+    module, _, function = arguments["game"].partition(":")
+    if function and not module.startswith("pettingzoo.classic."):
+        return ()
+    game = module.rpartition(".")[2]
+    return ("pygame", *next((modules for start, modules in _EXTRAS.items() if game.startswith(start)), ()))
 
 
 def recorded(episode: dict[str, Any]) -> tuple[dict[str, Any], int | None]:
