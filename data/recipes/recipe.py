@@ -68,12 +68,12 @@ class Source:
 
     @property
     def form(self) -> dict[str, Any]:
-        """What `read_raw` has to know about its files."""
+        """Return the arguments that `read_raw` needs for its files."""
         return {name: getattr(self, name) for name in ("member", "columns", "ragged", "text")}
 
     @property
     def paths(self) -> list[str]:
-        """The paths of its files, of a URL or in the repository; [] if they are known by a split only."""
+        """Return the paths of its files in the repository or of its URL; [] if only a split is known."""
         return list(self.files) or ([urlsplit(self.place).path] if self.is_url else [])
 
     def __str__(self) -> str:
