@@ -19,6 +19,9 @@ _LEAST_BASH_SIMILARITY = 0.3
 _LEAST_VIEW_OVERLAP = 0.8
 _TO_THE_END = 1_000_000_000  # what a view range's -1 stands for
 _LARGE_EDIT = 500  # characters that cost the whole penalty
+_PATH_NAMES = ("path", "file", "file_path", "filename", "file_name")
+_COMMAND_NAMES = ("command", "cmd")
+_LOOKED_FOR = {"edit": (), "bash": _COMMAND_NAMES, "search": _PATH_NAMES, "read": _PATH_NAMES}
 _PATH = re.compile(r"(?<![^\s='\"(])(?:\.{0,2}/|[\w.-]+/)[\w./-]+")
 
 
@@ -62,16 +65,18 @@ def grade(argument: tuple[tuple[str, Any], tuple[str, str], Settings]) -> Grade:
         if settings.as_nemo_gym and graded.name_matches and _fails_in_nemo_gym(actual_name, written):
             graded = Grade(0.0, "unknown_error", True)
         return graded._replace(model_output=f"{actual_name}({json.dumps(arguments)[:500]})")
+    except OverflowError:  # a view of infinite lines, for NeMo Gym
+        return Grade(0.0, "unknown_error", True, model_output=f"{actual_name}({written[:500]})")
     except RecursionError:  # no editor's or shell's call nests so deeply
         return Grade(0.0, "unknown_error", model_output=f"{actual_name}({written[:500]})")
 
 
 def _fails_in_nemo_gym(name: str, written: str) -> bool:
-    """Whether NeMo Gym looks for names in these arguments, which are JSON but not an object."""
-    value = parse_arguments(written, as_python=True)
-    return (
-        value is not NOT_JSON and not isinstance(value, dict) and tool_kind(name) in ("edit", "bash", "search", "read")
-    )
+    """Whether NeMo Gym looks for names in these arguments, which are JSON but not an object, and fails."""
+    value, kind = parse_arguments(written, as_python=True), tool_kind(name)
+    if value is NOT_JSON or isinstance(value, dict) or kind not in _LOOKED_FOR:
+        return False
+    return not isinstance(value, str | list) or kind == "edit" or any(each in value for each in _LOOKED_FOR[kind])
 
 
 def _grade(expected: tuple[str, Arguments], actual: tuple[str, Arguments], settings: Settings) -> Grade:
@@ -134,7 +139,7 @@ def _edits_same_place(expected: Arguments, actual: Arguments, as_nemo_gym: bool)
         return False
     if commands != ("view", "view"):
         return True
-    wanted, seen = _view_range(expected.get("view_range")), _view_range(actual.get("view_range"))
+    wanted, seen = (_view_range(each.get("view_range"), as_nemo_gym) for each in (expected, actual))
     if wanted is None or seen is None:
         return True
     if not as_nemo_gym:
@@ -198,12 +203,11 @@ def _edit_text(arguments: Arguments) -> str:
 
 
 def _path(arguments: Arguments) -> str:
-    names = ("path", "file", "file_path", "filename", "file_name")
-    return next((str(arguments[name]).strip() for name in names if name in arguments), "")
+    return next((str(arguments[name]).strip() for name in _PATH_NAMES if name in arguments), "")
 
 
 def _command(arguments: Arguments) -> str:
-    return next((str(arguments[name]).strip() for name in ("command", "cmd") if name in arguments), "")
+    return next((str(arguments[name]).strip() for name in _COMMAND_NAMES if name in arguments), "")
 
 
 def _verb(command: str) -> str:
@@ -218,13 +222,17 @@ def _end(path: str, parts: int) -> str:
     return "/".join(path.strip("/").rsplit("/", parts)[-parts:])
 
 
-def _view_range(value: Any) -> tuple[int, int] | None:
-    value = parse_arguments(value) if isinstance(value, str) else value
+def _view_range(value: Any, as_nemo_gym: bool) -> tuple[int, int] | None:
+    value = parse_arguments(value, as_python=as_nemo_gym) if isinstance(value, str) else value
     if not isinstance(value, list) or len(value) != 2:
         return None
     try:
         return int(value[0]), int(value[1])
-    except (TypeError, ValueError, OverflowError):
+    except (TypeError, ValueError):
+        return None
+    except OverflowError:
+        if as_nemo_gym:
+            raise
         return None
 
 

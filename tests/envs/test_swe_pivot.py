@@ -290,14 +290,21 @@ def test_a_call_that_says_nothing_has_no_target(expected, arguments):
     ("tool", "written", "here", "nemo"),
     [
         ("edit", json.dumps(json.dumps({"path": "a/b.py"})), "target_mismatch", "unknown_error"),
-        ("bash", json.dumps("ls"), "target_mismatch", "unknown_error"),
-        ("bash", "[1]", "target_mismatch", "unknown_error"),
+        ("bash", json.dumps("ls"), "target_mismatch", "target_mismatch"),
+        ("bash", json.dumps("command: ls"), "target_mismatch", "unknown_error"),
+        ("bash", "[1]", "target_mismatch", "target_mismatch"),
+        ("bash", "null", "target_mismatch", "unknown_error"),
+        ("read", "[1]", "target_mismatch", "none"),
+        ("read", "7", "target_mismatch", "unknown_error"),
+        ("edit", '{"path": "a/b.py", "command": "view", "view_range": [1e999, 3]}', "target_mismatch", "unknown_error"),
         ("bash", "not JSON", "target_mismatch", "target_mismatch"),
         ("finish", json.dumps("done"), "none", "none"),
         ("bash", '{"command": "ls", "timeout": NaN}', "target_mismatch", "none"),
     ],
 )
 def test_arguments_that_are_not_an_object_fail_as_they_do_in_nemo_gym(tool, written, here, nemo):
-    wanted = {"edit": {"path": "a/b.py"}, "bash": {"command": "ls"}}.get(tool, {})
+    wanted = {"edit": {"path": "a/b.py"}, "bash": {"command": "ls"}, "read": {"path": "a/b.py"}}.get(tool, {})
+    if "view" in written:
+        wanted = {"path": "a/b.py", "command": "view", "view_range": [1, 3]}
     assert compare(tool, wanted, written) == here
     assert compare(tool, wanted, written, conform="nemo") == nemo
