@@ -19,6 +19,10 @@ from gym_llm.grading.quotations import own_words
 from gym_llm.types import Row
 from gym_llm.utils.extras import install
 
+_compared: dict[tuple[MathAnswer, MathAnswer], bool] = {}
+"""What algebra said of an expected answer and an answer: those to one task repeat."""
+_MOST_COMPARED = 10_000
+
 
 class MathVerify(VerifierEnv):
     r"""Answer a question of mathematics; the reward is 1.0 if the answer equals the expected one.
@@ -125,10 +129,18 @@ class MathVerify(VerifierEnv):
 
     async def grade(self, task: Task, text: str) -> tuple[bool, str | None]:
         """Return whether a text has the expected answer, and the answer in it; a worker does what needs algebra."""
+        pair = None
         if self.grader == MathVerify.grader and task.reading is not None:
-            correct, answer, _ = verdict_without_algebra(task.reading, text)
+            correct, answer, found = verdict_without_algebra(task.reading, text)
+            pair = None if found is None else (task.reading, found)
+            if correct is None and pair is not None:
+                correct = _compared.get(pair)
             if correct is not None:
                 return correct, answer
         pool = shared_pool(self.grader, deadline=self.deadline, workers=self.workers)
         graded: tuple[bool, str | None] = await pool.call((task.gold, text))
+        if pair is not None:
+            if len(_compared) >= _MOST_COMPARED:
+                _compared.clear()
+            _compared[pair] = graded[0]
         return graded

@@ -7,6 +7,7 @@ algebra, in worker processes.
 
 from __future__ import annotations
 
+import functools
 import re
 from dataclasses import dataclass
 from fractions import Fraction
@@ -16,6 +17,7 @@ from gym_llm.grading.quantities import DECORATION, Quantity, plain_symbols, read
 from gym_llm.grading.units import have_same_unit
 
 _LONGEST = 2_000
+_SHORT = 200
 _MOST_BOXES = 16
 _NEAR = 200
 
@@ -126,8 +128,11 @@ def read_answer(content: str) -> MathAnswer | None:
     >>> read_answer(r"\text{Evelyn}.").key, read_answer("?"), read_answer(r"\frac{1}{\foo}")
     ('evelyn', None, None)
     """
-    if len(content) > _LONGEST:
-        return None
+    # The answers to one task repeat.
+    return None if len(content) > _LONGEST else (_read_short if len(content) <= _SHORT else _read)(content)
+
+
+def _read(content: str) -> MathAnswer | None:
     quantity = read_quantity(content) or _stated_in_a_sentence(content)
     if quantity is not None:
         return MathAnswer(key=_key(content), quantity=quantity, unit=quantity.unit, scale=quantity.scale)
@@ -143,6 +148,9 @@ def read_answer(content: str) -> MathAnswer | None:
         latex, (unit, scale) = latex[: match.start()].rstrip().replace(f"{match[0].rstrip()},", ","), found
     latex = _FUNCTION.sub(lambda match: "\\infty" if match[1].startswith("infi") else f"\\{match[1]} ", latex)
     return MathAnswer(_key(content), None, latex if _is_mathematics(latex) else None, unit, Fraction(scale))
+
+
+_read_short = functools.lru_cache(maxsize=10_000)(_read)
 
 
 def _stated_in_a_sentence(content: str) -> Quantity | None:
