@@ -16,7 +16,7 @@ help:
 	@echo "make test-vllm     the tests against the real vLLM, which CI runs, too"
 	@echo "make chaos         faults on purpose in every environment, and what became of each"
 	@echo "make peers-newest  play the newest versions of other packages, and say what broke"
-	@echo "make environments  write the catalogue of verifiers, docs/environments.md and README's table"
+	@echo "make environments  write the catalogue of verifiers, and the tables of verifiers and benchmarks"
 	@echo "make cards         attack every verifier, and write its CARD.md"
 	@echo "make docs          build the documentation's site into site/, and check its links"
 	@echo "make pictures      draw the pictures of the documentation into docs/images/"
@@ -92,7 +92,6 @@ chaos: $(VENV)/.chaos
 environments: $(VENV)/.local
 	$(BIN)/python -m gym_llm.author.catalogue
 	$(BIN)/gym-llm list --format markdown --into docs/environments.md
-	$(BIN)/gym-llm list --format markdown --into README.md
 	$(BIN)/gym-llm list --benchmarks --into docs/how-to/run-benchmarks.md
 
 cards: $(VENV)/.test

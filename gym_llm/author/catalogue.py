@@ -18,12 +18,12 @@ import gymnasium as gym
 from gymnasium.envs.registration import load_env_creator
 
 from gym_llm.core.registry.classes import domain_of, nemo_gym_names
-from gym_llm.core.registry.ids import env_ids, parse_id, verifier_folder
+from gym_llm.core.registry.ids import env_ids, verifier_folder
 from gym_llm.errors import DataError, UsageError
 from gym_llm.records.failures import reason
 from gym_llm.utils.text import did_you_mean
 
-_BLOCK = re.compile(r"(<!-- verifiers\b( in short)?.*?-->\n).*?(<!-- end of verifiers -->)", re.DOTALL)
+_BLOCK = re.compile(r"(<!-- verifiers\b.*?-->\n).*?(<!-- end of verifiers -->)", re.DOTALL)
 _HEAD = "| id | what the model does | needs | tools | NeMo Gym's name |\n|---|---|---|---|---|\n"
 # Arguments that say what an episode needs beside the model; `build_network` is Harbor's, which builds machines.
 _NEEDS = {"judge": "judge", "sandbox": "sandbox", "build_network": "sandbox"}
@@ -143,26 +143,6 @@ def markdown_table(folder: str | os.PathLike[str] = ".", *, inside: bool = False
     return "".join(tables) + ("\n" if tables else "")
 
 
-def short_table(folder: str | os.PathLike[str] = ".") -> str:
-    """Return a project's verifiers as one Markdown table: a line for each domain, names linked to their README.md.
-
-    Args:
-        folder: The folder of the page.
-    """
-    here, home = _places(folder)
-    lines, count = [], 0
-    for name, group in domains().items():
-        links = []
-        for env_id in group:
-            readme = (verifier_folder(env_id) or home.parent) / "README.md"
-            if readme.is_file() and home in readme.parents:
-                links.append(f"[{parse_id(env_id)[1]}]({Path(os.path.relpath(readme, here)).as_posix()})")
-        if links:
-            count += len(links)
-            lines.append(f"| {name.replace('_', ' ')} | {', '.join(links)} |\n")
-    return f"{count} verifiers in {len(lines)} domains:\n\n| domain | verifiers |\n|---|---|\n{''.join(lines)}"
-
-
 def _places(folder: str | os.PathLike[str]) -> tuple[Path, Path]:
     here = Path(folder).resolve()
     return here, next((parent for parent in (here, *here.parents) if (parent / "pyproject.toml").is_file()), here)
@@ -184,8 +164,6 @@ def _lines(group: Iterable[str], here: Path, home: Path, inside: bool) -> Iterab
 def refresh_table(path: str | os.PathLike[str]) -> None:
     """Rewrite the tables of a project's verifiers between the two marks of one of its pages.
 
-    The mark `<!-- verifiers in short -->` stands for the table of `short_table`.
-
     Raises:
         DataError: If the file cannot be read or written, or has no marks.
     """
@@ -194,8 +172,7 @@ def refresh_table(path: str | os.PathLike[str]) -> None:
         text = path.read_text("utf-8")
 
         def written(match: re.Match[str]) -> str:
-            table = short_table(path.parent) if match[2] else markdown_table(path.parent, inside=True)
-            return f"{match[1]}{table}{match[3]}"
+            return f"{match[1]}{markdown_table(path.parent, inside=True)}{match[2]}"
 
         new, blocks = _BLOCK.subn(written, text)
         if not blocks:

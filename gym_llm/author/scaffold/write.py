@@ -27,7 +27,7 @@ def write_verifier(name: str, directory: str | os.PathLike[str] | None = None) -
 
     It asks for a line `Answer: ...` and compares it with the row's `expected_answer`. An error leaves no partial
     folder. In gym_llm's own repository the verifier goes to `envs/` and its test to `tests/envs/`. Its line goes to
-    docs/environments.md and its name to README.md. Anywhere else it is an installable package.
+    docs/environments.md. Anywhere else it is an installable package.
 
     Args:
         name: `CapitalCities` or `capital_cities`.
@@ -77,8 +77,8 @@ def write_verifier(name: str, directory: str | os.PathLike[str] | None = None) -
         if unfinished is not None:
             shutil.rmtree(unfinished, ignore_errors=True)
     if root:
-        listing = ("gym_llm.cli", "list", "--into")
-        for command in (("gym_llm.author.catalogue",), (*listing, "docs/environments.md"), (*listing, "README.md")):
+        listing = ("gym_llm.cli", "list", "--into", "docs/environments.md")
+        for command in (("gym_llm.author.catalogue",), listing):
             process = run_python(root, "-m", *command)
             if process.returncode:
                 raise DataError(f"{folder} is written, but not listed ({command[-1]}): {process.stderr.strip()}")

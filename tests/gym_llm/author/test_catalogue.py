@@ -18,7 +18,6 @@ from gym_llm.author.catalogue import (
     ids_of,
     markdown_table,
     refresh_table,
-    short_table,
     table_of_built_ins,
 )
 from gym_llm.cli import main
@@ -50,10 +49,6 @@ def test_the_page_has_the_table_that_is_printed(monkeypatch, capsys):
     table = "".join(line for line in printed if not line.startswith("| `"))  # other packages' have no link
     block = (ROOT / "docs" / "environments.md").read_text("utf-8").partition("<!-- verifiers")[2].partition("-->\n")[2]
     assert block.partition("<!-- end of verifiers -->")[0] == table, "run `make environments`"
-
-
-def test_the_readme_names_them_by_domain():
-    assert short_table(ROOT) in (ROOT / "README.md").read_text("utf-8"), "run `make environments`"
 
 
 def test_only_the_block_of_a_page_is_written(tmp_path, foreign):
