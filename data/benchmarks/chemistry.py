@@ -1,18 +1,21 @@
-"""Chemistry: properties of molecules (LITMUS), and choices from several sources (BunsenBench)."""
+"""Chemistry and genes: molecules (LITMUS, MolDeTox), choices (BunsenBench), and screens of genes (AssayBench)."""
 
 from __future__ import annotations
 
 import html
 import random
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from hashlib import sha256
 from string import ascii_uppercase
 from typing import Any
 
-from gym_llm.data.recipes.recipe import Benchmark, Source
+from gym_llm.data.files.conversion import QUESTION, messages
+from gym_llm.data.recipes.recipe import Benchmark, Load, Source
 from gym_llm.types import Row
 
 _FACTS = "NeMo Gym 07d6b0d, benchmarks/{}"
+_NEWER = "NeMo Gym 0.7.0, benchmarks/{}"
+_DETOX, _DETOX_COMMIT = "MolDeTox/MolDeTox", "059e1926fa62a07c3f01afadadf72cce154cfb7f"
 _EXAMPLES = (
     "https://raw.githubusercontent.com/NVIDIA-NeMo/Gym/07d6b0d07b22fcf530b4c211dae2ee23100428e4/benchmarks/"
     "litmus-bench/data/examples/{}_example.jsonl"
@@ -82,6 +85,65 @@ def chemistry_choice(row: dict[str, Any]) -> Row:
     }
 
 
+_HARMLESS = (
+    "You change molecules as little as needed to make them harmless. Give the whole harmless molecule as one SMILES "
+    'string. End with a JSON object of this form and nothing after it: {"answer": "SMILES"}'
+)
+
+
+def detoxified(tables: Mapping[str, list[Row]]) -> Iterator[Row]:
+    """Join each question with its toxic molecule, which the question has in its text only."""
+    toxic = {int(row["orig_test_index"]): row["toxic_smiles"] for row in tables["molecules"]}
+    for row in tables["questions"]:
+        yield {
+            "responses_create_params": messages(row["question"], _HARMLESS),
+            "verifier_metadata": {
+                "answer": row["answer"]["answer"],
+                "scoring_mode": "smiles",
+                "config": _EDIT,
+                "task": "task3",
+                "variant": "single",
+                "endpoint": row["endpoint"],
+                "dataset_name": row["dataset_name"],
+                "toxic_smiles": toxic.get(int(row["source_index"])),
+                "id": row["id"],
+            },
+        }
+
+
+_EDIT = "task3_smiles_gen_single"
+_SCREEN = (
+    "In a screen, genes of {cell_line} cells, a {cell_type}, were perturbed with a {library_type} library "
+    "({library_methodology}). The design was {experimental_setup}, over {duration}{condition_clause}.\n\nA gene is a "
+    "hit if it {phenotype}, by this criterion: {significance_criteria}. Hits with {ranking_rationale} come first.\n\n"
+    "Notes: {notes}\n\nName the 100 genes that are most likely hits, as HGNC symbols, the strongest first, with commas "
+    "between them and nothing else: GENE1, GENE2, GENE3."
+)
+
+
+def screen(row: dict[str, Any], load: Load) -> Row | None:
+    """Ask for the hits of a screen; those of other years are left out."""
+    if load.label != "LaTest" and row["yearfold0"] != load.label:
+        return None
+    fields = dict(row) | {"phenotype": (row["phenotype"] or "").removesuffix(".")}
+    return {
+        "dataset_name": str(row["dataset_name"]),
+        "split": load.label,
+        "question": _SCREEN.format_map(fields),
+        **{name: row.get(name) for name in ("cleaned_phenotype", "screen_category", "author", "source_id")},
+        "num_genes": len(row["relevance_genes"]),
+        "relevance_genes": list(row["relevance_genes"]),
+        "relevance_scores": [float(score) for score in row["relevance_scores"]],
+    }
+
+
+def _screens(split: str, rows: int) -> dict[str, Any]:
+    config = "LaTest" if split == "LaTest" else "biogrid"
+    file = f"{config}/train-00000-of-00001.parquet"
+    revision = "bc37bf8f4842b43abcd6e9f781423d478b9aee4b"
+    return {"sources": (Source("Genentech/assaybench", files=(file,), label=split, revision=revision),), "rows": rows}
+
+
 BENCHMARKS = [
     Benchmark(
         name="litmus_bench",
@@ -124,5 +186,34 @@ BENCHMARKS = [
         notes="The hub has a list of ids; its tools/reconstitute.py makes the rows, and gym_llm runs no code of a hub. "
         "Run it, write its rows to RAW.jsonl, then `gym-llm data convert bunsenbench_chemistry_mcq RAW.jsonl`.",
         aliases=("bunsenbench", "bunsen_bench"),
+    ),
+    Benchmark(
+        name="moldetox",
+        title="MolDeTox: the harmless molecule next to a toxic one, as SMILES",
+        domain="science",
+        sources=(
+            Source(_DETOX, files=(f"MolDeTox_QA/test/test_{_EDIT}.jsonl",), label="questions", revision=_DETOX_COMMIT),
+            Source(_DETOX, files=("toxicitycliff_test.csv",), label="molecules", revision=_DETOX_COMMIT),
+        ),
+        convert=detoxified,
+        joins=True,
+        env_id="gym_llm/MolDeTox-v0",
+        license="Creative Commons Attribution 4.0 International",
+        facts=_NEWER.format("moldetox"),
+        notes="The system prompt is ours; the authors' tables H to K have theirs.",
+    ),
+    Benchmark(
+        name="assaybench",
+        title="AssayBench: the strongest hits of CRISPR screens, ranked",
+        domain="science",
+        **_screens("test", 334),
+        convert=screen,
+        env_id="gym_llm/AssayBench-v0",
+        prompt=QUESTION,
+        repeats=5,
+        license="MIT",
+        facts=_NEWER.format("assaybench"),
+        notes="The question's wording is ours; the paper (arXiv:2605.10876) has another, and asks through DSPy.",
+        variants={"validation": _screens("validation", 218), "LaTest": _screens("LaTest", 19)},
     ),
 ]

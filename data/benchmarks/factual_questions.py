@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from typing import Any, TypedDict
 
 from gym_llm.data.files.conversion import QUESTION
@@ -115,6 +116,48 @@ def last_exam(row: dict[str, Any]) -> Row | None:
     return {"question": row["question"], **answer, "uuid": row["id"]}
 
 
+_EXAM = (
+    "Write your response in this form:\nExplanation: why your answer is right\nAnswer: your answer, in a few words\n"
+    "Confidence: how sure you are, from 0% to 100%"
+)
+_CLASSES = {"Gold subset": "gold", "Revision subset": "revision", "Uncertain subset": "uncertain"}
+
+
+def verified_exam(row: dict[str, Any]) -> Row | None:
+    """Leave out questions with an image, and the uncertain ones."""
+    task = _of_exam(row)
+    return None if task is None or task["verified_class"] == "uncertain" else task
+
+
+def _only(verified: str) -> Callable[[dict[str, Any]], Row | None]:
+    def convert(row: dict[str, Any]) -> Row | None:
+        task = _of_exam(row)
+        return task if task is not None and task["verified_class"] == verified else None
+
+    return convert
+
+
+def _of_exam(row: dict[str, Any]) -> Row | None:
+    try:
+        packed = json.loads(row.get("json") or "{}")
+    except ValueError:
+        packed = {}
+    image, kind = (row[name] if row.get(name) is not None else packed.get(name) for name in ("image", "answer_type"))
+    verified = row.get("Verified_Classes")
+    verified = _CLASSES.get(str(verified), verified)
+    if image:
+        return None
+    return {
+        "question": row["question"],
+        "expected_answer": row["answer"],
+        "answer_type": kind,
+        "uuid": row["id"],
+        "category": row.get("category"),
+        "raw_subject": row.get("raw_subject"),
+        "verified_class": verified,
+    }
+
+
 _JSON = (
     "{question}\n\nAnswer from your own knowledge. Write one JSON object and nothing else, in the form "
     '{{"answer": "YOUR ANSWER"}}.'
@@ -204,15 +247,29 @@ BENCHMARKS = [
         convert=last_exam,
         env_id="gym_llm/EquivalenceLLMJudge-v0",
         env_kwargs={"use_per_record_regex": False},
-        system="Write your response in this form:\nExplanation: why your answer is right\nAnswer: your answer, "
-        "in a few "
-        "words\nConfidence: how sure you are, from 0% to 100%",
+        system=_EXAM,
         prompt=QUESTION,
         rows=2158,
         gated=True,
         needs=("judge",),
         facts=_FACTS.format("hle"),
         notes="Judged with the prompt of EquivalenceLLMJudge, not with that of the authors.",
+    ),
+    Benchmark(
+        name="hle_verified",
+        title="HLE-Verified: Humanity's Last Exam, the checked and the revised questions without an image",
+        domain="knowledge",
+        sources=(Source("skylenage/HLE-Verified", split="train"),),
+        convert=verified_exam,
+        env_id="gym_llm/EquivalenceLLMJudge-v0",
+        env_kwargs={"use_per_record_regex": False},
+        system=_EXAM,
+        prompt=QUESTION,
+        rows=1600,
+        needs=("judge",),
+        facts="NeMo Gym 0.7.0, benchmarks/hle_verified",
+        notes="Judged with the prompt of EquivalenceLLMJudge, not with that of the authors.",
+        variants={subset: {"convert": _only(subset)} for subset in ("gold", "revision", "uncertain")},
     ),
     _with_aliases(
         "trivia_qa",

@@ -1,4 +1,4 @@
-"""Following instructions: IFEval, IFBench, XSTest."""
+"""Following instructions: IFEval, IFBench, RoleMRC; and safely: XSTest, Aegis v4."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from gym_llm.data.recipes.recipe import Benchmark, Load, Source
 from gym_llm.types import Row
 
 _FACTS = "NeMo Gym 07d6b0d, benchmarks/{}"
+_NEWER = "NeMo Gym 0.7.0, benchmarks/{}"
 
 
 class Instructed(TypedDict):
@@ -60,6 +61,46 @@ def safety(row: Safety) -> Row:
     }
 
 
+_DIMENSIONS = {
+    "2ndrefused": "multi_turn",
+    "2ndanswer": "multi_turn",
+    "special-content": "nested_instruction",
+    "special-format": "nested_instruction",
+    "refused": "instruction_priority",
+}
+"""By what a task's name has behind its first hyphen."""
+
+
+def role_played(row: dict[str, Any]) -> Row:
+    """Keep the conversation and the reference; releases of the dataset name them differently."""
+    task = row.get("task", "")
+    turns = _first_of(row, "question", "conversations", "prompt", "messages")
+    said = [
+        {"role": str(turn.get("role", "user")).lower(), "content": str(turn.get("content", ""))}
+        for turn in (turns if isinstance(turns, list) else [])
+    ]
+    return {
+        "responses_create_params": {"input": said},
+        "reference": str(_first_of(row, "reference", "chosen", "answer", "target") or ""),
+        "task": task,
+        "dimension": _DIMENSIONS.get(task.partition("-")[2], "on_scene_dialogue"),
+    }
+
+
+def _first_of(row: dict[str, Any], *names: str) -> Any:
+    return next((row[name] for name in names if row.get(name) not in (None, "", [])), None)
+
+
+def request(row: dict[str, Any]) -> Row:
+    """Ask the request, with room for a long answer."""
+    return {
+        "sample_id": row["sample_id"],
+        "dataset_name": "aegis_v4_safety",
+        "prompt": row["prompt"],
+        "responses_create_params": {"max_output_tokens": 131_072},
+    }
+
+
 BENCHMARKS = [
     Benchmark(
         name="ifeval",
@@ -99,5 +140,35 @@ BENCHMARKS = [
         repeats=4,
         needs=("judge",),
         facts=_FACTS.format("xstest"),
+    ),
+    Benchmark(
+        name="rolemrc",
+        title="RoleMRC: staying in a role, compared with a reference answer",
+        domain="chat",
+        sources=(Source("Junrulu/RoleMRC", files=("roleMRC_test.jsonl",)),),
+        convert=role_played,
+        env_id="gym_llm/RoleMRC-v0",
+        rows=1400,
+        license="Creative Commons Attribution 4.0 International",
+        facts=_NEWER.format("rolemrc"),
+        notes="The figure is ROUGE-L. NeMo Gym's second mode, five judged aspects, is not here.",
+    ),
+    Benchmark(
+        name="aegis_v4_safety",
+        title="Aegis v4: five requests that try a safety classifier",
+        domain="safety",
+        sources=(
+            Source(
+                "https://raw.githubusercontent.com/NVIDIA-NeMo/Gym/main/benchmarks/aegis_v4_safety/data/source.jsonl"
+            ),
+        ),
+        convert=request,
+        env_id="gym_llm/AegisV4Safety-v0",
+        prompt="{prompt}",
+        rows=5,
+        license="Apache 2.0",
+        needs=("judge",),
+        facts=_NEWER.format("aegis_v4_safety"),
+        notes="The judge is the classifier: NVIDIA's Nemotron 3 Content Safety, or a model that answers as it does.",
     ),
 ]

@@ -1,12 +1,14 @@
-"""Judging proofs and answers as people did: ProofBench, Proof Arena, answer-judge."""
+"""Judging proofs and answers as people did: ProofBench, Proof Arena, answer-judge, RAGTruth."""
 
 from __future__ import annotations
 
 import ast
+import json
 import random
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
+from gym_llm.data.files.conversion import messages
 from gym_llm.data.recipes.recipe import Benchmark, Source
 from gym_llm.errors import DataError
 from gym_llm.types import Row
@@ -126,7 +128,55 @@ def judged_answer(tables: Mapping[str, Iterable[Row]]) -> Iterator[Row]:
         raise DataError("answer_judge: the script has no list ROWS.")
 
 
+_SPANS = (
+    "\n\nFind what in the answer is not supported. It is either a conflict, which contradicts the source, or baseless, "
+    "which the source neither says nor implies. Answer with a JSON object that lists these spans of the answer, word "
+    'for word: {"hallucination list": ["span", "another span"]}. If there is none: {"hallucination list": []}'
+)
+_SLICES = ("QA", "Summary", "Data2txt")
+
+
+def annotated(tables: Mapping[str, list[Row]]) -> Iterator[Row]:
+    """Join the good answers of the test split with their sources; the three kinds follow one another."""
+    sources = {row["source_id"]: row for row in tables["sources"]}
+    good = [row for row in tables["answers"] if row.get("split") == "test" and row.get("quality") == "good"]
+    for kind in _SLICES:
+        for row in good:
+            source = sources.get(row.get("source_id"), {})
+            if source.get("task_type") == kind:
+                prompt = _evidence(kind, source.get("source_info")) + f"\n\nAnswer:\n{row.get('response', '')}{_SPANS}"
+                yield {
+                    "responses_create_params": messages(prompt),
+                    "task_type": kind,
+                    "is_halu": bool(row.get("labels")),
+                }
+
+
+def _evidence(kind: str, info: Any) -> str:
+    if kind == "QA":
+        return f"Question:\n{info.get('question', '')}\n\nSource, passages:\n{info.get('passages', '')}"
+    if kind == "Summary":
+        return f"Source, news that the answer sums up:\n{info if isinstance(info, str) else json.dumps(info)}"
+    return f"Source, data that the answer describes:\n{info}"
+
+
+_RAGTRUTH = "https://raw.githubusercontent.com/ParticleMedia/RAGTruth/c103204b9ce28d6bbad859304bf30de72b8ed8fe/dataset/"
 BENCHMARKS = [
+    Benchmark(
+        name="ragtruth",
+        title="RAGTruth: find what an answer has that its source does not",
+        domain="knowledge",
+        sources=(
+            Source(f"{_RAGTRUTH}response.jsonl", label="answers"),
+            Source(f"{_RAGTRUTH}source_info.jsonl", label="sources", shared=True),
+        ),
+        convert=annotated,
+        joins=True,
+        env_id="gym_llm/RAGTruth-v0",
+        license="MIT",
+        facts="NeMo Gym 0.7.0, benchmarks/ragtruth",
+        notes="The prompt's wording is ours; the authors' baseline/prepare_dataset.py has theirs.",
+    ),
     Benchmark(
         name="proof_bench_judge",
         title="ProofBench: judge a model's proof as experts did",

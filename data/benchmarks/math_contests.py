@@ -9,6 +9,7 @@ from gym_llm.data.recipes.recipe import Benchmark, Load, Source
 from gym_llm.types import Row
 
 _FACTS = "NeMo Gym 07d6b0d, benchmarks/{}"
+_NEWER = "NeMo Gym 0.7.0, benchmarks/{}"
 _JUDGED: dict[str, bool] = {}
 _UNJUDGED = {"should_use_judge": False}
 
@@ -104,6 +105,38 @@ BENCHMARKS = [
     _contest("hmmt_feb25", "HMMT, February 2025", "MathArena/hmmt_feb_2025", 4, _UNJUDGED, 30),
     _contest("hmmt_nov25", "HMMT, November 2025", "MathArena/hmmt_nov_2025", 1, _UNJUDGED, None),
     _contest("apex_shortlist", "MathArena's Apex, shortlist", "MathArena/apex-shortlist", 1, _UNJUDGED, None),
+    Benchmark(
+        name="apex25",
+        title="MathArena's Apex 2025: problems that no model solved",
+        domain="math",
+        sources=(Source("MathArena/apex_2025", split="train", revision="ac8a641db12cc87be39e61ea89f2e04c80c5f2e7"),),
+        convert=problem,
+        env_id="gym_llm/MathWithJudge-v0",
+        env_kwargs=_UNJUDGED,
+        also_scored_by=("gym_llm/MathVerify-v0",),
+        prompt=MATH,
+        rows=12,
+        facts=_NEWER.format("apex25"),
+    ),
+    *(
+        Benchmark(
+            name=f"arxivmath_{month}",
+            title=f"ArXivMath {month[:2]}/20{month[2:]}: questions from new papers",
+            domain="math",
+            sources=(Source(f"MathArena/arxivmath-{month}", split="train", revision=revision),),
+            convert=problem,
+            env_id=env_id,
+            also_scored_by=("gym_llm/MathVerify-v0",),
+            prompt=MATH,
+            needs=("judge",),
+            facts=_NEWER.format(f"arxivmath_{month}"),
+        )
+        for month, revision, env_id in (
+            ("0426", "5e58127fba079b6db1c5aef0fee5dc61fc43da8d", "gym_llm/MathWithAutograder-v0"),
+            ("0526", "69f701c7f266bfba235ef302ff9b19093f7455bb", "gym_llm/MathWithJudge-v0"),
+            ("0626", "dca0d771ab20c1b8e8c50d0921bf693f7bfe663d", "gym_llm/MathWithJudge-v0"),
+        )
+    ),
     *(
         Benchmark(
             name=f"aime{year}_x",

@@ -1,4 +1,4 @@
-"""Proofs: written for people (IMO ProofBench, GradingBench), and for Lean (miniF2F, MOBench, ProofNet)."""
+"""Proofs: written for people (IMO ProofBench, GradingBench, BrokenArXiv), and for Lean (miniF2F, MOBench, ProofNet)."""
 
 from __future__ import annotations
 
@@ -128,7 +128,32 @@ def _formal(name: str, title: str, place: str, convert: Any, rows: int) -> Bench
     )
 
 
+def false_statement(row: dict[str, str]) -> Row:
+    """Keep the false statement and the true one; no answer is expected."""
+    return {"question": row["problem"], "original_problem": row["original_problem"]}
+
+
+_BROKEN = {
+    "0426": "1c64bf1ce72ebc997b0a92896a1414a4d010add0",
+    "0526": "2761f4553fdc3c49cf9776e740bc8f641a8937aa",
+    "0626": "73dd424784fbdeab599557fcba3d77559c89d1ee",
+}
 BENCHMARKS = [
+    *(
+        Benchmark(
+            name=f"brokenarxiv_{month}",
+            title=f"BrokenArXiv {month[:2]}/20{month[2:]}: false statements that the model is asked to prove",
+            domain="math",
+            sources=(Source(f"MathArena/brokenarxiv-{month}", split="train", revision=revision),),
+            convert=false_statement,
+            env_id="gym_llm/FalseStatementJudge-v0",
+            prompt="Try to prove this statement:\n\n{question}",
+            needs=("judge",),
+            facts=f"NeMo Gym 0.7.0, benchmarks/brokenarxiv_{month}",
+            notes="The wording and the judge's prompt are ours; MathArena's are others.",
+        )
+        for month, revision in _BROKEN.items()
+    ),
     Benchmark(
         name="imo_gradingbench",
         title="IMO GradingBench: grade a proof as people did",

@@ -1,4 +1,4 @@
-"""Science with free answers: FrontierScience, PHYSICS, UGPhysics, CritPt."""
+"""Science with free answers: FrontierScience, PHYSICS, UGPhysics, CritPt; and functions for it: SciCodePile."""
 
 from __future__ import annotations
 
@@ -158,6 +158,26 @@ def _frontier(kind: str, kwargs: dict[str, Any]) -> Benchmark:
     )
 
 
+def science_function(row: dict[str, Any]) -> Row | None:
+    """Ask with the signature and its description alone, as the authors do."""
+    if not row["runnable"]:
+        return None
+    about = row.get("benchmark_meta") or {}
+    if not isinstance(about, dict):
+        raise ValueError(f"benchmark_meta is a {type(about).__name__}, not an object")
+    return {
+        "question": row["prompt"],
+        "verifier_metadata": {
+            "task_id": row["task_id"],
+            "test": row["test"],
+            "entry_point": row["entry_point"],
+            "setup_code": row.get("setup_code") or "",
+            "audit_flags": about.get("audit_flags"),
+            "primary_score_eligible": about.get("primary_score_eligible"),
+        },
+    }
+
+
 BENCHMARKS = [
     _frontier("olympiad", {}),
     _frontier("research", {"judge_mode": "research", "rubric_pass_score_threshold": 7.0, "rubric_max_score": 10.0}),
@@ -204,5 +224,24 @@ BENCHMARKS = [
         repeats=5,
         license="Apache 2.0",
         facts=_FACTS.format("critpt"),
+    ),
+    Benchmark(
+        name="scicodepile",
+        title="SciCodePile: functions of the sciences, run with the authors' tests",
+        domain="coding",
+        sources=(
+            Source(
+                "SciCodePile/SciCode-Runnable-Benchmark-Reviewed",
+                split="train",
+                revision="9afb3a95c7fa8e470119cf6f74b44ec735c5a95b",
+            ),
+        ),
+        convert=science_function,
+        env_id="gym_llm/SciCodePile-v0",
+        prompt=QUESTION,
+        rows=200,
+        license="Apache 2.0",
+        needs=("sandbox",),
+        facts="NeMo Gym 0.7.0, benchmarks/scicodepile",
     ),
 ]

@@ -18,6 +18,7 @@ ROWS = 5
 
 WITHOUT = {
     "AegisV4Safety": "a classifier finds it safe",
+    "FalseStatementJudge": "a judge reads the proof",
     "Debate": "a judge prefers one side",
     "Negotiation": "the other seat decides what a proposal earns",
     "ProposerSolver": "the other seats decide what a problem earns",
