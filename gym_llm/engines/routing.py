@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from zlib import crc32
 
 from yarl import URL
 
@@ -45,7 +46,12 @@ class Router:
     """Least-loaded routing with affinity: a server has the prefix of what it answered in its cache.
 
     All turns of an episode go to one server. The episodes of a task (a group) share their first prompt. They go to one
-    server, too, unless it has many more requests in flight than the least loaded one.
+    server, too, unless it has many more requests in flight than the least loaded one. With `is_shared`
+    the server of a group follows from its name, so that clients in several processes choose the same one.
+
+    Args:
+        servers: One or more.
+        is_shared: Whether other processes ask the same servers for episodes of the same groups.
 
     >>> a, b = (Server(URL(f"http://{name}"), URL(f"http://{name}/chat")) for name in "ab")
     >>> router = Router([a, b])
@@ -60,8 +66,9 @@ class Router:
     1
     """
 
-    def __init__(self, servers: Sequence[Server]) -> None:
+    def __init__(self, servers: Sequence[Server], *, is_shared: bool = False) -> None:
         self.servers = list(servers)
+        self._is_shared = is_shared
         self._homes: dict[str, Server] = {}
         self._groups: dict[str, Server] = {}
 
@@ -82,6 +89,10 @@ class Router:
             return least
         group = conversation_of(episode_id).rpartition("-")[0] or episode_id
         home = self._groups.pop(group, None)
+        if home is None and self._is_shared:
+            awake = [server for server in self.servers if not server.resting] or self.servers
+            number = int(group) if group.isdecimal() else crc32(group.encode())
+            home = awake[number % len(awake)]
         busy = 1.25 * least.in_flight + GROUP_SLACK
         if home is None or _load(home)[0] > _load(least)[0] or home.in_flight > busy:
             home = least

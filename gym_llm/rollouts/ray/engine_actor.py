@@ -124,7 +124,7 @@ class EngineActor:
         """Call `score`, or one of `WeightSync`'s methods.
 
         `update_weights` takes a folder or `Files`, and returns the version of the new weights. `can_read` says whether
-        a folder is here.
+        a folder is here, `has_weights` whether the engine has the weights that it was given last.
 
         Raises:
             EngineError: If the engine's weights cannot be replaced, or are lost.
@@ -133,6 +133,8 @@ class EngineActor:
         if method == "can_read":
             return os.path.isdir(args[0])
         engine = await self._started()
+        if method == "has_weights":
+            return not self._has_lost_weights
         if method not in ("score", "update_weights", "sleep", "wake_up"):
             raise EngineError(f"An engine's process has no method {method}.")
         if method != "score" and not engine.capabilities.weights:

@@ -40,7 +40,7 @@ class ActorEngine(Engine):
 
     def __init__(self, name: str) -> None:
         self.model = ""
-        self._name = name
+        self.name = name
         self._client = ""
         self._actor: Any = None
         self._loop: asyncio.AbstractEventLoop
@@ -64,11 +64,11 @@ class ActorEngine(Engine):
         self._loop = asyncio.get_running_loop()
         self._client = uuid.uuid4().hex  # not the one that others were pickled with, and none that has left
         try:
-            self._actor = ray.get_actor(self._name)
+            self._actor = ray.get_actor(self.name)
             # Ray itself ends the processes of its actors.
             self._watch = None if ray.get_runtime_context().get_actor_id() else watch()
         except ValueError as error:
-            raise EngineUnavailable(f"There is no engine actor {self._name!r} ({type(error).__name__}).") from None
+            raise EngineUnavailable(f"There is no engine actor {self.name!r} ({type(error).__name__}).") from None
         if reason := await self._come_back():
             self._actor = None
             raise EngineUnavailable(reason)
@@ -115,6 +115,10 @@ class ActorEngine(Engine):
         """See `WeightSync`."""
         await self._call("wake_up")
 
+    async def has_weights(self) -> bool:
+        """Whether the actor's process answers, and has the weights that the actor was given last."""
+        return cast(bool, await self._call("has_weights"))
+
     async def aclose(self) -> None:
         """Let go of the actor, which goes on; requests under way are cancelled."""
         import ray
@@ -147,7 +151,7 @@ class ActorEngine(Engine):
 
     def _started(self) -> Any:
         if self._actor is None:
-            raise EngineError(f"The client of engine actor {self._name!r} is not started: use `async with engine`.")
+            raise EngineError(f"The client of engine actor {self.name!r} is not started: use `async with engine`.")
         return self._actor
 
     def _flush_soon(self) -> None:
@@ -225,7 +229,7 @@ class ActorEngine(Engine):
                     return f"The engine cannot be started in a new process: {error.cause}"
                 await asyncio.sleep(2**failures)
             except ray.exceptions.RayError as error:
-                return f"There is no engine actor {self._name!r} ({type(error).__name__})."
+                return f"There is no engine actor {self.name!r} ({type(error).__name__})."
         return "The engine's client was closed."
 
     def _fail(self, reason: str, failure_kind: FailureKind | None = None) -> None:

@@ -3,26 +3,38 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
-from itertools import cycle
-from typing import Any
+from typing import Any, TypeVar
+
+from yarl import URL
 
 from gym_llm.engines.around import conversation_of
 from gym_llm.engines.engine import Capabilities, Engine, EpisodeReport
+from gym_llm.engines.routing import Router, Server
 from gym_llm.engines.scores import Scores
 from gym_llm.engines.weights import UpdateMode, Weights, all_of, check_update, to_its_end, weights_folder
+from gym_llm.errors import EngineError, EngineUnavailable
 from gym_llm.rollouts.ray.engine_client import ActorEngine
 from gym_llm.rollouts.ray.shared_engine import shared_engine
 from gym_llm.rollouts.ray.weight_files import WeightFiles
 from gym_llm.types import Request, ResponseDict
+from gym_llm.utils.secrets import redacted_logger
+
+_log = redacted_logger(__name__)
+T = TypeVar("T")
+_PAUSE = 1.0
 
 
 class ActorEngines(Engine):
     """A client of several engines of one model in Ray actors: `actors:NAME,NAME`.
 
-    Episodes go to the engines in turn, and each stays on its own. New weights go to all engines at once and have the
-    same version on all. They are put into Ray's object store once, if an actor cannot read their folder.
+    Each episode stays on one engine, and so do the episodes of a task, whose prompt is then in its cache; see `Router`.
+    New weights go to all engines at once and have the same version on all. They are put into Ray's object store once,
+    if an actor cannot read their folder.
+
+    If an engine's process ends, the other engines answer its requests at once, and a warning names it. It answers again
+    as soon as its new process has the weights: after the next update, if they were ever updated.
 
     Args:
         names: Names of `EngineActor`s, separated by commas.
@@ -33,8 +45,10 @@ class ActorEngines(Engine):
     def __init__(self, names: str) -> None:
         self.model = ""
         self._engines = [ActorEngine(name) for name in names.split(",")]
-        self._turn = cycle(self._engines)
-        self._of: dict[str, ActorEngine] = {}  # of each episode
+        places = [Server(URL(f"actor:{number}"), URL(f"actor:{number}")) for number in range(len(self._engines))]
+        self._engine_at = dict(zip(places, self._engines, strict=True))
+        self._router = Router(places, is_shared=True)
+        self._returns: set[asyncio.Task[None]] = set()
         self._updating = asyncio.Lock()
 
     async def start(self) -> None:
@@ -46,23 +60,65 @@ class ActorEngines(Engine):
 
     async def respond(self, request: Request, *, episode_id: str = "") -> ResponseDict:
         """Answer one request; see `Engine.respond`."""
-        if not episode_id:
-            return await next(self._turn).respond(request)
-        episode = conversation_of(episode_id)
-        if (engine := self._of.get(episode)) is None:
-            engine = self._of[episode] = next(self._turn)
-        return await engine.respond(request, episode_id=episode_id)
+
+        async def ask(engine: ActorEngine) -> ResponseDict:
+            return await engine.respond(request, episode_id=episode_id)
+
+        return await self._ask(ask, conversation_of(episode_id))
 
     async def end_episode(
         self, episode_id: str, *, rewards: Sequence[float] = (), failed: bool = False
     ) -> EpisodeReport | None:
         """Let go of an episode; see `Engine.end_episode`."""
-        self._of.pop(episode_id, None)
+        self._router.leave(conversation_of(episode_id))
         return None
 
     async def score(self, ids: Sequence[int], *, top_k: int = 0, adapter: str | None = None) -> Scores:
         """Return the log probabilities of a row; see `Engine.score`."""
-        return await next(self._turn).score(ids, top_k=top_k, adapter=adapter)
+
+        async def ask(engine: ActorEngine) -> Scores:
+            return await engine.score(ids, top_k=top_k, adapter=adapter)
+
+        return await self._ask(ask, "")
+
+    async def _ask(self, ask: Callable[[ActorEngine], Awaitable[T]], episode: str) -> T:
+        """Ask the episode's engine, and another one for each whose process has ended."""
+        while True:
+            place = self._router.pick(episode)
+            place.in_flight += 1
+            try:
+                return await ask(self._engine_at[place])
+            except EngineError as error:
+                if error.failure_kind != "kill_shaped" and not isinstance(error, EngineUnavailable):
+                    raise
+                self._rest(place, error)
+                if all(each.resting for each in self._router.servers):
+                    raise
+            finally:
+                place.in_flight -= 1
+
+    def _rest(self, place: Server, error: EngineError) -> None:
+        if place.resting:
+            return
+        place.resting = True
+        name = self._engine_at[place].name
+        _log.warning("Engine actor %s does not answer, and its episodes go to others: %s", name, error)
+        task = asyncio.create_task(self._come_back(place))
+        self._returns.add(task)
+        task.add_done_callback(self._returns.discard)
+
+    async def _come_back(self, place: Server) -> None:
+        """Have a place rest until its actor has a new process, and that the weights."""
+        engine = self._engine_at[place]
+        while True:
+            await asyncio.sleep(_PAUSE)
+            try:
+                if await engine.has_weights():
+                    break
+            except EngineError as error:
+                _log.debug("Engine actor %s: %s", engine.name, error)
+        place.resting = False
+        _log.info("Engine actor %s answers again.", engine.name)
 
     async def update_weights(self, weights: Weights, *, mode: UpdateMode = "wait", version: int | None = None) -> None:
         """Replace the weights of all engines; see `WeightSync`. If one fails, the others may have the new ones."""
@@ -85,6 +141,8 @@ class ActorEngines(Engine):
 
     async def aclose(self) -> None:
         """Let go of the actors, which go on."""
+        for task in self._returns:
+            task.cancel()
         await all_of(*(engine.aclose() for engine in self._engines))
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 import os
 import signal
 from typing import Any
@@ -140,6 +141,41 @@ def test_actors_on_other_machines_get_the_weights_over_the_object_store(
     assert len(puts) == 1
 
 
+@pytest.mark.parametrize("updated", [False, True])
+def test_others_play_the_episodes_of_a_dead_engine(updated: bool, models: list[Any], caplog: Any) -> None:
+    ray = connect()
+    with stream(engines=2, max_failures=0, retries=0) as groups:
+        next(groups)
+        if updated:
+            groups.update_weights_and_wait(models[1].state_dict().items())
+        inner: Any = groups.engine
+        client = inner._engines[0]
+        pid = ray.get(client._actor.pid.remote())
+        os.kill(pid, signal.SIGKILL)
+        for _ in range(20):
+            assert [record["error"] for record in next(groups)] == [None, None]
+        wait_for(lambda: groups._thread.run(answers(inner)), 60)
+        resting = [server.resting for server in inner._router.servers]
+        assert resting == [updated, False]  # a new process has no weights of an update
+        assert ray.get(client._actor.pid.remote()) != pid and (client.name in caplog.text) >= updated
+        groups.update_weights_and_wait(models[1].state_dict().items())
+        wait_for(lambda: not inner._router.servers[0].resting, 30)
+        for _ in range(10):
+            assert [record["error"] for record in next(groups)] == [None, None]
+
+
+async def answers(engine: Any) -> bool:
+    """Ask both engines, until the one that has died has a new process."""
+    for task in (0, 1):
+        await engine.respond({"input": "2 + 2?", "max_output_tokens": 2}, episode_id=f"{task}-0")
+    try:
+        await engine._engines[0].has_weights()
+    except EngineError:
+        return False
+    await asyncio.sleep(1.5)
+    return True
+
+
 def test_files_are_written_as_they_were_read() -> None:
     with written({"model.safetensors": np.arange(9, dtype=np.uint8)}) as folder:
         assert np.fromfile(f"{folder}/model.safetensors", np.uint8).tolist() == list(range(9))
@@ -175,13 +211,19 @@ def test_actors_share_the_episodes_and_an_engine_without_weights_says_so() -> No
         async with stream(engines=2) as groups:
             engine: Any = groups.engine
             request: Any = {"input": "2 + 2?", "max_output_tokens": 2}
-            for number in range(4):
-                await engine.respond(request, episode_id=f"{number}-0")
-                await engine.respond(request, episode_id=f"{number}-0")
-            used = [engine._of[f"{number}-0"] for number in range(4)]
-            assert used[0] is used[2] is not used[1] is used[3]
+            asked: list[Any] = []
+            for inner in engine._engines:
+                respond = inner.respond
+                inner.respond = lambda *args, respond=respond, inner=inner, **kwargs: (
+                    asked.append((kwargs["episode_id"].partition("-")[0], inner.name)) or respond(*args, **kwargs)
+                )
+            for number, repeat, turn in itertools.product(range(4), range(3), range(2)):
+                await engine.respond(request, episode_id=f"{number}-{repeat}" + "/black" * turn)
+            homes = dict(asked)
+            assert len(asked) == 24 and len(set(asked)) == 4  # each group has one engine
+            assert homes["0"] == homes["2"] != homes["1"] == homes["3"]
             await engine.end_episode("0-0")
-            assert "0-0" not in engine._of and engine.model == make_engine("pocket").model
+            assert engine.model == make_engine("pocket").model
             assert len(await engine.score([5, 9, 300])) == 3
         async with gym_llm.stream("gym_llm/Arithmetic-v0", "random", group_size=2, workers=1) as groups:
             assert len(await anext(groups)) == 2
