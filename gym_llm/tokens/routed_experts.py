@@ -37,3 +37,13 @@ def unpack_experts(packed: str) -> NDArray[Any]:
     if not isinstance(array, np.ndarray) or array.ndim != 3 or array.dtype.kind not in "iu":
         raise ValueError("Invalid routed experts, which are integers of shape (tokens, layers, experts of a token).")
     return array
+
+
+def experts_of_all(packed: str, ids: int) -> NDArray[Any]:
+    """Return the indices of experts for a number of ids; zeros for those that the engine has not read.
+
+    >>> experts_of_all(pack_experts([[[3, 60]]]), 2).tolist()
+    [[[3, 60]], [[0, 0]]]
+    """
+    indices = unpack_experts(packed)[:ids]
+    return np.pad(indices, ((0, ids - len(indices)), (0, 0), (0, 0)))

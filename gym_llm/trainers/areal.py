@@ -175,4 +175,7 @@ def _tensors(row: TokenRow, reward: float) -> dict[str, torch.Tensor]:
         "attention_mask": torch.ones(len(row.input_ids), dtype=torch.bool),
         "rewards": torch.tensor(reward, dtype=torch.float32),
     }
+    for name, scores in (("ref_logp", row.ref_logprobs), ("teacher_logp", row.teacher_logprobs)):
+        if scores is not None:  # at the place of the id before, as AReaL's `compute_logp` gives them
+            tensors[name] = torch.tensor([*scores[1:], 0.0], dtype=torch.float32)
     return {name: tensor.unsqueeze(0) for name, tensor in tensors.items()}

@@ -9,8 +9,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from gym_llm.tokens.routed_experts import experts_of_all
 from gym_llm.trainers.shared.advantages import group_advantages
-from gym_llm.trainers.shared.token_rows import token_rows
+from gym_llm.trainers.shared.token_rows import TokenRow, token_rows
 from gym_llm.trainers.shared.trainer_tasks import task_of
 from gym_llm.types import Rollout
 
@@ -35,10 +36,13 @@ def sample_fields(
             own: the reward less the mean of the group.
 
     Returns:
-        `token_ids`, `mask`, `logprobs`, `temperatures` and `advantages`, as long as each other, and `env_name`.
+        `token_ids`, `mask`, `logprobs`, `temperatures` and `advantages`, as long as each other, and `env_name`. Where a
+        record has them: `routed_experts` (an array of shape (ids, layers, experts of a token)), and `ref_logprobs` with
+        `ref_kl_weights`, of the teacher or the reference model of `add_scores`; a weight is 1.0 where there is a score.
 
     Raises:
-        ValueError: If the records are not whole groups of one task each, or the number of advantages differs.
+        ValueError: If the records are not whole groups of one task each, the number of advantages differs, or an
+            episode has both a teacher's and a reference model's scores: prime-rl has one field for both.
     """
     if advantages is None:
         rewards = [record["reward"] for record in records]
@@ -59,11 +63,26 @@ def sample_fields(
             "temperatures": [temperature] * len(row.input_ids),
             "env_name": record["env_id"],
             "advantages": [advantage * sampled for sampled in row.loss_mask],
+            **_more(row),
         }
         for record, advantage in zip(records, advantages, strict=True)
         for row in token_rows(record)
         if not row.is_masked
     ]
+
+
+def _more(row: TokenRow) -> dict[str, Any]:
+    fields: dict[str, Any] = {}
+    if row.routed_experts is not None:
+        fields["routed_experts"] = experts_of_all(row.routed_experts, len(row.input_ids))
+    if row.teacher_logprobs is not None and row.ref_logprobs is not None:
+        raise ValueError(
+            "prime-rl has one field, ref_logprobs: add the scores of a teacher or of a reference, not both."
+        )
+    scores = row.ref_logprobs if row.teacher_logprobs is None else row.teacher_logprobs
+    if scores is not None:
+        fields |= {"ref_logprobs": scores, "ref_kl_weights": [float(one) for one in row.teacher_mask or row.loss_mask]}
+    return fields
 
 
 def training_samples(records: Sequence[Rollout], group_size: int, **options: Any) -> list[Any]:
@@ -80,7 +99,12 @@ def training_samples(records: Sequence[Rollout], group_size: int, **options: Any
         ValueError: As `sample_fields`.
     """
     try:
-        from prime_rl.transports.rollouts.types import TrainingSample
+        from prime_rl.transports.rollouts.types import RoutedExperts, TrainingSample
     except ImportError as error:
         raise ImportError(f"training_samples needs prime-rl, which is installed from its repository: {error}") from None
-    return [TrainingSample(**fields) for fields in sample_fields(records, group_size, **options)]
+    samples = sample_fields(records, group_size, **options)
+    for fields in samples:
+        if (experts := fields.get("routed_experts")) is not None:
+            packed = {"data": experts.tobytes(), "shape": list(experts.shape), "dtype": str(experts.dtype)}
+            fields["routed_experts"] = RoutedExperts(**packed)
+    return [TrainingSample(**fields) for fields in samples]

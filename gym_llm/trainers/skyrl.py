@@ -24,7 +24,7 @@ from gym_llm.rollouts.factory import Wrap
 from gym_llm.rollouts.plan import Job
 from gym_llm.rollouts.settings import RolloutSettings
 from gym_llm.tokens.prompt_tokens import History
-from gym_llm.tokens.routed_experts import pack_experts, unpack_experts
+from gym_llm.tokens.routed_experts import experts_of_all, pack_experts, unpack_experts
 from gym_llm.trainers.shared.batch_failures import BatchFailures
 from gym_llm.trainers.shared.env_pool import EnvPool
 from gym_llm.trainers.shared.masked_rewards import with_masked_rewards
@@ -36,6 +36,11 @@ from gym_llm.trainers.shared.trainer_tasks import TASK_INDEX, TrainedEnv, task_i
 from gym_llm.trainers.trl.sampling_options import episode_numbers
 from gym_llm.types import Rollout
 from gym_llm.wrappers import ReasoningParser, TextAction, ToolCallParser
+
+try:  # SkyRL 0.4
+    from skyrl.backends.skyrl_train.utils.routed_experts import compact_routed_expert_indices
+except ImportError:
+    compact_routed_expert_indices = None
 
 _MUST_BE = {"batched": False, "use_conversation_multi_turn": True, "vision_language_generator": False}
 """Options of `generator` that are for SkyRL's own loop, and the only values that make sense here."""
@@ -184,13 +189,13 @@ class EpisodeGenerator(GeneratorInterface):
                 failure_kind="agent_run_error",
             )
         reason = answer["stop_reasons"][0]
-        experts = (answer.get("rollout_expert_indices") or [None])[0] if self._with_experts else None
+        experts = _first(answer.get("rollout_expert_indices")) if self._with_experts else None
         return Sampled(
             answer["response_ids"][0],
             log_probs and log_probs[0],
             aborted=reason == "abort",
             stopped=reason == "stop",
-            routed_experts=pack_experts(experts) if experts else None,
+            routed_experts=None if experts is None else pack_experts(experts),
         )
 
     def _cache_salt(self) -> str | None:
@@ -241,7 +246,7 @@ def generator_output(
             output["response_ids"].append(row.completion_ids)
             output["loss_masks"].append(row.trained_mask)
             if experts:
-                output["rollout_expert_indices"].append(_expert_indices(row))
+                output["rollout_expert_indices"].append(row)
             output["rollout_logprobs"].append(row.completion_logprobs)
             output["stop_reasons"].append(reasons[index])
             output["is_last_step"].append(is_last)
@@ -261,18 +266,29 @@ def generator_output(
         output.update(trajectory_ids=None, is_last_step=None)
     if not log_probs:
         output["rollout_logprobs"] = None
-    if not experts:
-        output["rollout_expert_indices"] = None
+    output["rollout_expert_indices"] = _expert_indices(output["rollout_expert_indices"]) if experts else None
     return GeneratorOutput(**output, rollout_metrics=None)
 
 
-def _expert_indices(row: TokenRow) -> list[list[list[int]]]:
-    """The experts of each id of a row, by layer; zeros for ids that the engine has not read, such as the last."""
-    if row.routed_experts is None:
-        return []
-    indices = unpack_experts(row.routed_experts)[: len(row.input_ids)]
-    rest = ((0, len(row.input_ids) - len(indices)), (0, 0), (0, 0))
-    return np.pad(indices, rest).tolist()  # type: ignore[no-any-return]
+def _first(values: Any) -> Any:
+    return None if values is None or not len(values) else values[0]
+
+
+def _expert_indices(rows: list[TokenRow]) -> list[Any] | None:
+    """The experts of each row's ids, by layer.
+
+    SkyRL 0.3 takes lists, as long as the row, and empty ones for rows without experts. 0.4 takes arrays for the ids
+    that the engine has read, at least one of each row, and fills the others in itself.
+    """
+    if compact_routed_expert_indices is None:
+        packed = [(row.routed_experts, len(row.input_ids)) for row in rows]
+        return [[] if experts is None else experts_of_all(experts, count).tolist() for experts, count in packed]
+    indices = [row.routed_experts and unpack_experts(row.routed_experts)[: len(row.input_ids)] for row in rows]
+    shape = next((each.shape[1:] for each in indices if each is not None), None)
+    if shape is None:
+        return None
+    nothing = np.broadcast_to(np.arange(shape[1]), (1, *shape))
+    return [compact_routed_expert_indices(nothing if each is None else each) for each in indices]
 
 
 def _rows(record: Rollout, step_wise: bool, padding: int) -> list[TokenRow]:

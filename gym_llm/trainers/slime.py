@@ -6,6 +6,7 @@ slime is not on a package index. The interface is that of commit 624b824 of gith
 
 from __future__ import annotations
 
+import base64
 import dataclasses
 import itertools
 import json
@@ -14,16 +15,19 @@ from collections.abc import Collection, Sequence
 from statistics import fmean
 from typing import Any, Literal
 
+import numpy as np
+
 from gym_llm.engines import Engine
 from gym_llm.errors import EngineError
 from gym_llm.rollouts.factory import Wrap
 from gym_llm.rollouts.plan import Job
 from gym_llm.rollouts.settings import RolloutSettings
 from gym_llm.tokens.prompt_tokens import History
+from gym_llm.tokens.routed_experts import experts_of_all, pack_experts
 from gym_llm.trainers.shared.advantages import group_advantages
 from gym_llm.trainers.shared.budget import WithinBudget
 from gym_llm.trainers.shared.env_pool import EnvPool
-from gym_llm.trainers.shared.token_rows import empty_row, token_rows
+from gym_llm.trainers.shared.token_rows import TokenRow, empty_row, token_rows
 from gym_llm.trainers.shared.trainer_engine import Sampled, TrainerEngine
 from gym_llm.trainers.shared.trainer_tasks import TrainedEnv
 from gym_llm.types import Rollout, Row
@@ -118,7 +122,8 @@ class EpisodeGenerate:
             return dataclasses.replace(sample, status=type(sample).Status.ABORTED)
         if record["error"] is not None:
             logger.warning("An episode of %s is masked: %s", record["env_id"], record["error"])
-        made = to_samples(record, sample, state.tokenizer, weight_versions=turns.weight_versions)
+        more: dict[str, Any] = {"weight_versions": turns.weight_versions, "expert_shape": _expert_shape(args)}
+        made = to_samples(record, sample, state.tokenizer, **more)
         if self._history == "append" and len(made) > 1:
             raise ValueError(
                 f"An episode of {record['env_id']} has {len(made)} segments, because its history changed. Use "
@@ -143,6 +148,7 @@ class _Turns:
 
     def __init__(self, args: Any, sample: Any, sampling_params: dict[str, Any], state: Any) -> None:
         self._url = f"http://{args.sglang_router_ip}:{args.sglang_router_port}/generate"
+        self._experts = _expert_shape(args)
         self._headers = None
         if sample.session_id and getattr(args, "router_policy", None) == "consistent_hashing":
             self._headers = {"X-SMG-Routing-Key": sample.session_id}
@@ -161,6 +167,8 @@ class _Turns:
         if (limit := arguments["max_tokens"]) is not None:
             params["max_new_tokens"] = min(limit, params["max_new_tokens"])
         payload = {"input_ids": prompt, "sampling_params": params, "return_logprob": True}
+        if self._experts is not None:
+            payload["return_routed_experts"] = True
         meta = (await post(self._url, payload, headers=self._headers))["meta_info"]
         if meta["finish_reason"]["type"] == "abort":
             self.aborted = True
@@ -169,10 +177,22 @@ class _Turns:
             self.weight_versions.append(meta["weight_version"])
         entries = meta.get("output_token_logprobs", ())
         stopped = meta["finish_reason"]["type"] == "stop"
-        return Sampled([entry[1] for entry in entries], [entry[0] for entry in entries], stopped=stopped)
+        return Sampled(
+            [entry[1] for entry in entries],
+            [entry[0] for entry in entries],
+            stopped=stopped,
+            routed_experts=None if self._experts is None else _packed(meta.get("routed_experts"), self._experts),
+        )
 
 
-def to_samples(record: Rollout, sample: Any, tokenizer: Any, *, weight_versions: Sequence[str] = ()) -> list[Any]:
+def to_samples(
+    record: Rollout,
+    sample: Any,
+    tokenizer: Any,
+    *,
+    weight_versions: Sequence[str] = (),
+    expert_shape: tuple[int, int] | None = None,
+) -> list[Any]:
     """An episode as slime's `Sample`s: one for each segment; one without trained tokens if nothing was sampled.
 
     Args:
@@ -180,10 +200,15 @@ def to_samples(record: Rollout, sample: Any, tokenizer: Any, *, weight_versions:
         sample: What slime gave: its prompt, index, group and so on are kept.
         tokenizer: Decodes the response, which slime logs.
         weight_versions: Those of the turns.
+        expert_shape: With `--use-rollout-routing-replay`: the number of layers, and of experts of a token.
 
     Returns:
         `tokens`, `response_length`, `loss_mask` and `rollout_log_probs` (of the response), `reward` (the episode's),
-        `status`, `rollout_id`, `remove_sample` and `metadata` are the record's; see `EpisodeGenerate`.
+        `status`, `rollout_id`, `remove_sample` and `metadata` are the record's; see `EpisodeGenerate`. Where a record
+        has them: `rollout_routed_experts` (of all ids but the last), and `teacher_log_probs` of `add_scores`.
+
+    Raises:
+        ValueError: If a record has `ref_logprobs`, or a `teacher_mask`: samples have no field for these.
     """
     status = type(sample).Status
     rows = token_rows(record) or [empty_row(tokenizer.pad_token_id)]
@@ -212,9 +237,42 @@ def to_samples(record: Rollout, sample: Any, tokenizer: Any, *, weight_versions:
                 rollout_id=sample.index if sample.rollout_id is None else sample.rollout_id,
                 weight_versions=list(weight_versions),
                 metadata=metadata,
+                **_more(row, expert_shape),
             )
         )
     return made
+
+
+def _more(row: TokenRow, expert_shape: tuple[int, int] | None) -> dict[str, Any]:
+    if row.ref_logprobs is not None:
+        raise ValueError("slime's samples have no field for ref_logprobs: slime scores with --ref-load itself.")
+    if row.teacher_mask is not None:
+        raise ValueError("slime's samples have no field for teacher_mask: use a teacher with the same tokenizer.")
+    fields: dict[str, Any] = {}
+    if row.teacher_logprobs is not None:
+        fields["teacher_log_probs"] = row.teacher_logprobs[row.start :]
+    last = len(row.input_ids) - 1
+    if row.routed_experts is not None:
+        fields["rollout_routed_experts"] = experts_of_all(row.routed_experts, last).astype(np.int32)
+    elif expert_shape is not None:  # slime wants them of all samples
+        fields["rollout_routed_experts"] = np.zeros((last, *expert_shape), np.int32)
+    return fields
+
+
+def _expert_shape(args: Any) -> tuple[int, int] | None:
+    is_replayed = getattr(args, "use_rollout_routing_replay", False)
+    return (args.num_layers, args.moe_router_topk) if is_replayed else None
+
+
+def _packed(experts: str | None, shape: tuple[int, int]) -> str:
+    """SGLang's experts of prompt and answer, 32-bit integers in base64, as records have them."""
+    try:
+        indices = np.frombuffer(base64.b64decode(experts or "", validate=True), np.int32).reshape(-1, *shape)
+    except ValueError as error:
+        raise EngineError(f"SGLang sent experts that are not of shape (ids, {shape[0]}, {shape[1]}): {error}") from None
+    if not len(indices):
+        raise EngineError("SGLang sent no experts: start it with --enable-return-routed-experts.")
+    return pack_experts(indices)
 
 
 def post_process_rewards(args: Any, samples: Sequence[Any]) -> tuple[list[float], list[float]]:
@@ -268,8 +326,6 @@ def _check(args: Any) -> None:
         )
     if args.rollout_top_p != 1.0:
         raise ValueError("--rollout-top-p other than 1 needs the kept token ids of each step, which records lack.")
-    if getattr(args, "use_rollout_routing_replay", False):
-        raise ValueError("--use-rollout-routing-replay needs the experts of each token, which records lack.")
     if getattr(args, "group_rm", False):
         raise ValueError("--group-rm is not for environments, which give the rewards: leave it out.")
 

@@ -9,6 +9,7 @@ slime is on no package index. The contract is written down here, as github.com/T
 from __future__ import annotations
 
 import asyncio
+import base64
 import enum
 import importlib
 import json
@@ -30,7 +31,7 @@ from aiohttp import web
 from random_talk import ENV_ID, RandomModel, tasks, tokenizer
 from testing import ROOT
 
-from gym_llm.trainers.slime import EpisodeGenerate, post_process_rewards
+from gym_llm.trainers.slime import EpisodeGenerate, post_process_rewards, to_samples
 
 pytestmark = pytest.mark.slow
 
@@ -55,6 +56,8 @@ class ContractSample:
     loss_mask: list[int] | None = None
     weight_versions: list[str] = field(default_factory=list)
     rollout_log_probs: list[float] | None = None
+    rollout_routed_experts: Any = None
+    teacher_log_probs: list[float] | None = None
     remove_sample: bool = False
 
     class Status(enum.Enum):
@@ -108,24 +111,34 @@ class Router:
         entries = [[each, token, None] for each, token in zip(log_probs, ids, strict=True)][:kept]
         reason = "abort" if self.abort_after < 0 else "length" if len(ids) > kept else "stop"
         meta = {"output_token_logprobs": entries, "finish_reason": {"type": reason}, "weight_version": "7"}
+        if payload.get("return_routed_experts"):
+            read = [*payload["input_ids"], *ids[:kept]][:-1]
+            meta["routed_experts"] = base64.b64encode(experts_of(read).tobytes()).decode()
         return web.json_response({"text": "", "meta_info": meta})
 
     async def post(self, url: str, payload: Any, max_retries: int = 60, headers: Any = None) -> Any:
         async with self.client.post(url, json=payload, headers=headers) as reply:
             return await reply.json()
 
-    async def play(self, generate: EpisodeGenerate, samples: list[Any], **kwargs: Any) -> list[Any]:
+    async def play(
+        self, generate: EpisodeGenerate, samples: list[Any], options: Any = None, **kwargs: Any
+    ) -> list[Any]:
         app = web.Application(client_max_size=1 << 30)
         app.router.add_post("/generate", self.generate)
         runner = web.AppRunner(app)
         await runner.setup()
         site = web.TCPSite(runner, "127.0.0.1", 0)
         await site.start()
-        args = arguments(sglang_router_port=runner.addresses[0][1])
+        args = arguments(sglang_router_port=runner.addresses[0][1], **(options or {}))
         async with aiohttp.ClientSession() as self.client:
             made = await asyncio.gather(*(generate(args, one, dict(SAMPLING), **kwargs) for one in samples))
         await runner.cleanup()
         return made
+
+
+def experts_of(ids: list[int]) -> Any:
+    """Two experts in each of three layers for each id, as SGLang has them."""
+    return np.array([[[token % 300, layer] for layer in range(3)] for token in ids], np.int32)
 
 
 def arguments(**changed: Any) -> Any:
@@ -229,6 +242,36 @@ def test_an_appended_history_is_one_sample_within_the_limit(router: Router, monk
     assert [sample.reward for sample in evaluated] == [0.0, 0.25, 0.5, 0.75, 1.0, 0.0]
 
 
+@pytest.mark.parametrize("router", ["strips_thinking"], indirect=True)
+def test_the_experts_of_each_id_are_replayed(router: Router) -> None:
+    options = {"use_rollout_routing_replay": True, "num_layers": 3, "moe_router_topk": 2}
+    generate = EpisodeGenerate(ENV_ID, tasks=tasks(30), history="template")
+    made = asyncio.run(router.play(generate, samples_of(ContractSample, 30), options))
+    flat = [sample for samples in made for sample in samples]
+    for sample in flat:
+        experts, read = sample.rollout_routed_experts, experts_of(sample.tokens[:-1])
+        assert experts.dtype == np.int32 and experts.shape == (len(sample.tokens) - 1, 3, 2)
+        trained = [0] * (len(sample.tokens) - sample.response_length) + sample.loss_mask
+        last = max((place for place, used in enumerate(trained) if used), default=0)
+        assert sample.remove_sample or ((experts[:last] == read[:last]).all() and not experts[last:].any())
+    assert sum(any(sample.loss_mask) for sample in flat) > 30
+
+
+def test_the_scores_of_a_teacher_are_in_a_samples_field(router: Router) -> None:
+    segment = {"input_ids": [7, 8, 9], "loss_mask": [0, 1, 1], "logprobs": [0.0, -0.5, -0.25]}
+    record = {"reward": 1.0, "info": {}, "error": None, "truncated": False}
+
+    def made(**columns: Any) -> Any:
+        episode: Any = {**record, "trajectory": [{**segment, **columns}]}
+        return to_samples(episode, ContractSample(index=0), router.model.tokenizer)[0]
+
+    assert made(teacher_logprobs=[0.0, -1.0, -2.0]).teacher_log_probs == [-1.0, -2.0]
+    assert made().teacher_log_probs is None and made().rollout_routed_experts is None
+    for name in ("ref_logprobs", "teacher_mask"):
+        with pytest.raises(ValueError, match=name):
+            made(**{name: [0.0, 1.0, 1.0]})
+
+
 def test_what_slime_aborts_it_gets_back_as_it_was(router: Router, monkeypatch: pytest.MonkeyPatch) -> None:
     cls = sample_class(monkeypatch)
     router.abort_after = 3
@@ -247,7 +290,6 @@ def test_what_slime_aborts_it_gets_back_as_it_was(router: Router, monkeypatch: p
     [
         ({"custom_reward_post_process_path": None}, "--custom-reward-post-process-path"),
         ({"rollout_top_p": 0.9}, "--rollout-top-p"),
-        ({"use_rollout_routing_replay": True}, "--use-rollout-routing-replay"),
         ({"group_rm": True}, "--group-rm"),
     ],
 )

@@ -262,6 +262,21 @@ def test_every_repetition_of_a_prompt_is_an_episode_of_its_own_and_keeps_its_pla
     arithmetic.close()
 
 
+def test_a_resumed_run_plays_the_episodes_that_the_run_would_have_played(make_trainer):
+    def played(steps, **resumed):
+        with RolloutFunc("gym_llm/Arithmetic-v0", engine_options={"threads": 1}) as arithmetic:
+            watched, tasks = Watched(arithmetic), arithmetic.dataset(3 * PROMPTS)
+            options = {"save_strategy": "steps", "save_steps": 2, "max_completion_length": 12}
+            hooks = {"rollout_func": watched, "reward_funcs": arithmetic.reward}
+            trainer = make_trainer(tasks, steps=steps, learning_rate=1e-5, **hooks, **options)
+            trainer.train(**resumed)
+        return trainer, [(prompts, output["completion_ids"]) for prompts, output, _ in watched.calls]
+
+    trainer, whole = played(3)
+    _, rest = played(3, resume_from_checkpoint=f"{trainer.args.output_dir}/checkpoint-2")
+    assert len(whole) == 3 and rest == whole[2:]
+
+
 def test_what_a_user_says_is_not_trained_on(make_trainer, tokenizer):
     talking = RolloutFunc("trl_tests/Talking-v0", tasks=[row("What is 1 + 2?")], engine_options={"threads": 1})
     watched = Watched(talking)

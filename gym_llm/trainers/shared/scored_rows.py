@@ -9,7 +9,8 @@ from typing import Any
 
 from gym_llm.engines.engine import Engine
 from gym_llm.trainers.shared.text_alignment import TextAlignment
-from gym_llm.trainers.shared.token_rows import TokenRow
+from gym_llm.trainers.shared.token_rows import SCORES, TokenRow, token_rows
+from gym_llm.types import Rollout
 
 
 async def with_scores(
@@ -45,6 +46,19 @@ async def with_scores(
         logs = await asyncio.gather(*(_scores(row, reference) for row in rows))
         scored = [replace(row, ref_logprobs=each) for row, each in zip(scored, logs, strict=True)]
     return scored
+
+
+async def add_scores(records: Sequence[Rollout], **engines: Any) -> None:
+    """Add the columns of `with_scores` to the trajectories of records, for trainers' functions that take records.
+
+    Args:
+        records: The records; they are changed.
+        **engines: `teacher`, `reference` and `tokenizers`; see `with_scores`.
+    """
+    segments = [segment for record in records for segment in record["trajectory"] or () if 1 in segment["loss_mask"]]
+    rows = await with_scores([row for record in records for row in token_rows(record)], **engines)
+    for segment, row in zip(segments, rows, strict=True):
+        segment.update({name: column for name in SCORES if (column := getattr(row, name)) is not None})
 
 
 async def _taught(row: TokenRow, teacher: Engine, alignment: TextAlignment | None) -> dict[str, Any]:

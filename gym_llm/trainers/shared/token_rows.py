@@ -13,7 +13,9 @@ from dataclasses import dataclass
 from gym_llm.types import Rollout
 
 _ROUNDING = 1e-12
-_OPTIONAL = ("constrained", "weight_versions", "routed_experts")
+SCORES = ("teacher_logprobs", "teacher_mask", "ref_logprobs")
+"""The columns that `gym_llm.trainers.shared.scored_rows` adds."""
+_OPTIONAL = ("constrained", "weight_versions", "routed_experts", *SCORES)
 """Further columns of a segment."""
 
 
@@ -35,7 +37,7 @@ class TokenRow:
         weight_versions: The version of the weights that sampled each id, 0 for any other; see
             `gym_llm.types.WEIGHT_VERSIONS`. None if all are of version 0.
         teacher_logprobs: The natural log of each sampled id's probability under a teacher, 0.0 for any other; None
-            without `gym_llm.trainers.shared.scored_rows.with_scores`.
+            without `with_scores` or `add_scores` of `gym_llm.trainers.shared.scored_rows`.
         teacher_mask: 1 for a sampled id that has one. None if all have one: the teacher has the same tokenizer.
         ref_logprobs: The same under a reference model.
         routed_experts: The experts of a mixture for all ids but the last, as the engine gave them

@@ -31,6 +31,8 @@ if TYPE_CHECKING:
 
 INFO = "env_info"
 """The column under which an episode's numbers reach the reward functions."""
+_MOST_EPISODES = 1 << 20
+"""Of one step, in one process."""
 
 
 class RolloutFunc(TrainedEnv, AbstractContextManager["RolloutFunc"]):
@@ -143,6 +145,7 @@ class RolloutFunc(TrainedEnv, AbstractContextManager["RolloutFunc"]):
             else OneEngine(self._pool, engine, options, ray_address=ray_address)
         )
         self._limited: tuple[Engine, int, Any, WithinBudget] | None = None
+        self._phase = -1
         self._numbers = itertools.count()
         self._failures = BatchFailures("episode")
 
@@ -154,12 +157,10 @@ class RolloutFunc(TrainedEnv, AbstractContextManager["RolloutFunc"]):
             None), and for the reward functions `env_reward` and `env_info`.
         """
         mask_others(trainer, self.reward)
-        # Each process has numbers of its own: an engine that they share knows an episode by its task and its number.
-        process, processes = trainer.accelerator.process_index, trainer.accelerator.num_processes
         tasks = task_indices(prompts)
         order = self._order if self._order is not None and trainer.model.training else None  # type: ignore[union-attr]
         odds = None if order is None else order.played(trainer, tasks)
-        jobs = [Job(task, next(self._numbers) * processes + process) for task in tasks]
+        jobs = [Job(task, self._number(trainer)) for task in tasks]
         settings = replace(self._how, seed=process_seed(trainer), sampling=self._sampling(trainer))
         try:
             with evaluating(trainer):
@@ -205,6 +206,18 @@ class RolloutFunc(TrainedEnv, AbstractContextManager["RolloutFunc"]):
     def __exit__(self, *_: object) -> None:
         """Close it."""
         self.close()
+
+    def _number(self, trainer: GRPOTrainer) -> int:
+        """Return the next episode's number, which seeds it: it follows from the step, so that a resumed run has it.
+
+        An evaluation, which a resumed run may leave out, has numbers of its own. So has each process: an engine that
+        they share knows an episode by its task and its number.
+        """
+        phase = 2 * trainer.state.global_step + (not trainer.model.training)  # type: ignore[union-attr]
+        if phase != self._phase:
+            self._phase, self._numbers = phase, itertools.count(phase * _MOST_EPISODES)
+        process, processes = trainer.accelerator.process_index, trainer.accelerator.num_processes
+        return next(self._numbers) * processes + process
 
     def _sampling(self, trainer: GRPOTrainer) -> dict[str, Any]:
         if trainer.use_vllm:

@@ -25,6 +25,12 @@ from gym_llm.trainers.shared.advantages import group_advantages
 GROUP, TEMPERATURE, WORKERS = 8, 0.5, 2
 
 
+class RoutedExperts(msgspec.Struct, array_like=True, gc=False, omit_defaults=True):
+    data: bytes
+    shape: list[int]
+    dtype: str
+
+
 class TrainingSample(msgspec.Struct, array_like=True, gc=False, omit_defaults=True):
     token_ids: list[int]
     mask: list[bool]
@@ -33,7 +39,7 @@ class TrainingSample(msgspec.Struct, array_like=True, gc=False, omit_defaults=Tr
     env_name: str
     ref_logprobs: list[float] | None = None
     mm_kwargs: dict[str, object] | None = None
-    routed_experts: object | None = None
+    routed_experts: RoutedExperts | None = None
     mm_token_type_ids: list[int] | None = None
     rl_weights: list[float] | None = None
     ce_weights: list[float] | None = None
@@ -53,7 +59,7 @@ def load_prime_rl(source):
     if source is None:
         for name in ("prime_rl", "prime_rl.transports", "prime_rl.transports.rollouts"):
             package(name)
-        package("prime_rl.transports.rollouts.types", TrainingSample=TrainingSample)
+        package("prime_rl.transports.rollouts.types", TrainingSample=TrainingSample, RoutedExperts=RoutedExperts)
         return TrainingSample
     for name in ("prime_rl", "prime_rl.transports", "prime_rl.transports.rollouts", "prime_rl.trainer"):
         package(name, Path(source, *name.split(".")))  # their __init__ import what is for GPUs
