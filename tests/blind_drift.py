@@ -153,6 +153,10 @@ def adapter_of_other_scale() -> Case:
     return Case(found, f"transformers:{planted.adapter()}")
 
 
+def one_small_update() -> Case:
+    return Case(records(3), f"transformers:{planted.trained(1, 1e-4)}", {"checkpoints": [planted.ENGINE]})
+
+
 BLIND_FAULTS: dict[str, tuple[str, Callable[[], Case]]] = {
     "later turns moved": ("mask off by one", later_turns_moved),
     "top-k 5 at temperature 1.3": ("top-k renormalisation", lambda: hot(0, 5)),
@@ -162,7 +166,7 @@ BLIND_FAULTS: dict[str, tuple[str, Callable[[], Case]]] = {
     "other date": ("template drift", other_date),
     "tool output by words": ("retokenised turn", tool_output_by_words),
     "last layer in bfloat16": ("dtype", head_in_bfloat16),
-    "one small update": ("stale weights", lambda: Case(records(3), f"transformers:{planted.trained(1, 1e-4)}")),
+    "one small update": ("stale weights", one_small_update),
     "adapter of another scale": ("wrong adapter", adapter_of_other_scale),
 }
 """By name: the cause that was expected, and a function that makes the file."""

@@ -153,7 +153,7 @@ STACK_FAULTS: dict[str, tuple[str, Callable[[], Case]]] = {
     "line after a turn": ("mask off by one", line_after_a_turn),
     "base for every second request": ("wrong adapter", base_for_every_second_request),
     "cache in 8 bits": ("dtype", cache_in_8_bits),
-    "one layer not sent": ("stale weights", one_layer_not_sent),
+    "one layer not sent": ("unknown", one_layer_not_sent),
     "letters one by one": ("retokenised turn", letters_one_by_one),
 }
 """By name: the cause that was expected, and a function that makes the file."""

@@ -10,6 +10,7 @@ import copy
 import functools
 import itertools
 import json
+import re
 import tempfile
 from collections.abc import Callable
 from pathlib import Path
@@ -277,7 +278,7 @@ def trained(steps: int, rate: float) -> str:
 
 
 def stale(steps: int, rate: float) -> Case:
-    return Case(records(), engine=f"transformers:{trained(steps, rate)}")
+    return Case(records(), f"transformers:{trained(steps, rate)}", {"checkpoints": [ENGINE]})
 
 
 def half_stale() -> Case:
@@ -291,7 +292,7 @@ def half_stale() -> Case:
             segment["logprobs"] = np.where(np.array(segment["loss_mask"]) == 1, new, 0.0).tolist()
     for segment in segments(found):
         segment["weight_versions"] = segment["loss_mask"]
-    return Case(bare(found), engine=f"transformers:{folder}")
+    return Case(bare(found), f"transformers:{folder}", {"checkpoints": [ENGINE]})
 
 
 @functools.cache
@@ -451,11 +452,44 @@ FAULTS: dict[str, tuple[str, Callable[[], Case]]] = {
 }
 """By name: the cause that the tool has to give, and a function that makes the file."""
 
+
+def rewritten_calls(**written: Any) -> Case:
+    """The recorder wrote the calls of earlier turns in JSON of its own; the last turns are trained on."""
+    found = [record for record in records() if len(spans(record["trajectory"][0])) > 1]
+
+    def change(segment: Segment) -> None:
+        *earlier, (start, _) = spans(segment)
+        segment["loss_mask"] = [0] * start + segment["loss_mask"][start:]
+        segment["logprobs"] = [0.0] * start + segment["logprobs"][start:]
+        for first, end in reversed(earlier):
+            text = decode(segment["input_ids"][first:end])
+            ids = encode(re.sub(r"\{.*\}", lambda call: json.dumps(json.loads(call.group()), **written), text))
+            for name, column in (("input_ids", ids), ("loss_mask", [0] * len(ids)), ("logprobs", [0.0] * len(ids))):
+                segment[name][first:end] = column
+
+    return each(change, found)
+
+
+def other_rope() -> Case:
+    """The sampler turned its queries and keys by other angles."""
+    sampler = Model()
+    sampler.model.model.rotary_emb.inv_freq *= 0.5
+    found = records()
+    for segment in segments(found):
+        ids = segment["input_ids"]
+        every = log_softmax(sampler.logits(ids))[np.arange(len(ids)), ids]
+        segment["logprobs"] = np.where(np.array(segment["loss_mask"]) == 1, every, 0.0).tolist()
+    return Case(bare(found))
+
+
 MORE_FAULTS: dict[str, tuple[str, Callable[[], Case]]] = {
     "a line less": ("template drift", prompt_whitespace),
     "shuffled rows": ("shuffled rows", shuffled),
+    "calls without spaces": ("template drift", lambda: rewritten_calls(separators=(",", ":"))),
+    "other rope": ("unknown", other_rope),
+    "weights that are not named": ("unknown", lambda: stale(1, 3e-4)._replace(options={})),
 }
-"""Two more than were asked for."""
+"""More than were asked for."""
 
 
 def noisy(case: Case, noise: float) -> Case:

@@ -283,7 +283,9 @@ def _expert_indices(rows: list[TokenRow]) -> list[Any] | None:
     if compact_routed_expert_indices is None:
         packed = [(row.routed_experts, len(row.input_ids)) for row in rows]
         return [[] if experts is None else experts_of_all(experts, count).tolist() for experts, count in packed]
-    indices = [row.routed_experts and unpack_experts(row.routed_experts)[: len(row.input_ids)] for row in rows]
+    indices = [
+        None if row.routed_experts is None else unpack_experts(row.routed_experts)[: len(row.input_ids)] for row in rows
+    ]
     shape = next((each.shape[1:] for each in indices if each is not None), None)
     if shape is None:
         return None

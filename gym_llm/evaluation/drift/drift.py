@@ -251,5 +251,5 @@ def _by_elimination(tokens: SampledTokens, drift: Floats, question: _Question) -
     far = float((np.abs(drift) > 1).mean())
     if far > _MOST_FAR:
         return Finding("unknown", f"{far:.0%} of the tokens are apart by a nat or more, and no cause explains it.", 0.0)
-    text = "Nothing else explains it. Name other weights with --checkpoint or --adapter to be sure."
-    return Finding("stale weights", text, 0.0)
+    text = "Nothing that was tried explains it. If other weights sampled, name them with --checkpoint or --adapter."
+    return Finding("unknown", text, 0.0)

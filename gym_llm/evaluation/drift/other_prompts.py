@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import itertools
+import json
 import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
@@ -21,6 +22,13 @@ _SYSTEMS = (
 )
 _MOST_SPECIAL = 16
 _SPLITS = {"word by word": r"\w+|\W", "digit by digit": r"\d|\D+", "letter by letter": r"(?s:.)"}
+
+_JSON: dict[str, dict[str, Any]] = {
+    "with spaces": {"ensure_ascii": False},
+    "without spaces": {"ensure_ascii": False, "separators": (",", ":")},
+    "in ASCII": {},
+    "with sorted keys": {"ensure_ascii": False, "sort_keys": True},
+}
 
 Prompt = Callable[["Turn"], list[int]]
 """Returns the ids that the sampler may have read before a turn."""
@@ -95,6 +103,9 @@ def other_prompts(prompts: Mapping[str, PromptTokens]) -> Iterator[tuple[str, st
     for thinking in (True, False):
         text = read(f"a prompt with enable_thinking={thinking}".lower())
         yield "template drift", text, rendered(functools.partial(_with_thinking, thinking=thinking))
+    for how, written in _JSON.items():
+        prompt = functools.partial(_rewritten_calls, written=written, own=own)
+        yield "template drift", read(f"the calls of earlier turns as JSON {how}"), prompt
     for text, change in _EDITS:
         yield "template drift", read(text), edited(change)
     for token in sorted(own.named_special_ids)[:_MOST_SPECIAL]:
@@ -122,6 +133,26 @@ _EDITS: tuple[tuple[str, Callable[[str], str]], ...] = (
     ("a prompt with a line break at its beginning", lambda text: "\n" + text),
     ("a prompt with thinking begun", lambda text: text + "<think>\n"),
 )
+
+
+def _rewritten_calls(turn: Turn, written: dict[str, Any], own: PromptTokens) -> list[int]:
+    """The prompt with the JSON objects in the model's turns written in another way."""
+
+    def rewritten(found: re.Match[str]) -> str:
+        try:
+            return json.dumps(json.loads(found.group()), **written)
+        except (ValueError, RecursionError):
+            return found.group()
+
+    mark = own.turn_start(turn.request or {"input": []}).rstrip()
+    if not mark:
+        return turn.prompt
+    stop = "|".join(re.escape(own.decode([token])) for token in sorted(own.stop_token_ids))
+    first, *turns = own.decode(turn.prompt).split(mark)
+    parts = [re.split(f"({stop})", text, maxsplit=1) for text in turns]
+    changed = ["".join([re.sub(r"\{.*\}", rewritten, part[0]), *part[1:]]) for part in parts]
+    text = mark.join([first, *changed])
+    return turn.prompt if text == own.decode(turn.prompt) else own.encode(text)
 
 
 def _resplit(turn: Turn, own: PromptTokens) -> list[int]:

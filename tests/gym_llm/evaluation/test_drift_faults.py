@@ -20,6 +20,7 @@ EVERY_DAY = often(0, 1)
 QUICK_FAULTS = (
     *("mask one to the right", "tool output sampled", "temperature 0.7 not recorded", "top-p 0.9 renormalised"),
     *("one update old", "retokenised", "special tokens dropped", "base 2"),
+    *("calls without spaces", "other rope", "weights that are not named"),
 )
 QUICK = ("few episodes", "temperature 0.7", "conversations", "an adapter on both sides", "noise of 1e-5")
 
@@ -34,7 +35,7 @@ def cause(case: Case, folder: Path) -> str | None:
 
 def test_there_are_twenty_faults_with_known_causes_and_twenty_sound_runs() -> None:
     assert len(FAULTS) == len(SOUND) == 20
-    assert {name for name, _ in ALL_FAULTS.values()} == set(CAUSES) - {"unknown"}
+    assert {name for name, _ in ALL_FAULTS.values()} == set(CAUSES)
 
 
 @pytest.mark.parametrize("name", ALL_FAULTS if EVERY_DAY else QUICK_FAULTS)
