@@ -50,9 +50,8 @@ class Stream:
 
     Attributes:
         counts: `groups`, `episodes` and `tokens` (sampled ones) that were delivered; by policy `dropped_groups`,
-            `dropped_tokens`, `cancelled_episodes`, `cancelled_tokens` and `split_tokens`. Once it is closed,
-            `discarded_episodes` and `discarded_tokens` are those of finished episodes that were not delivered, and
-            `unfinished_episodes` were under way or waited for a slot.
+            `dropped_tokens`, `cancelled_episodes`, `cancelled_tokens` and `split_tokens`. When it
+            is closed: `discarded_episodes` and `discarded_tokens` (finished, not delivered), and `unfinished_episodes`.
         sampler: The `TaskSampler`; None if tasks are taken in a shuffled order.
     """
 

@@ -36,13 +36,13 @@ def sample_fields(
             own: the reward less the mean of the group.
 
     Returns:
-        `token_ids`, `mask`, `logprobs`, `temperatures` and `advantages`, as long as each other, and `env_name`. Where a
-        record has them: `routed_experts` (an array of shape (ids, layers, experts of a token)), and `ref_logprobs` with
-        `ref_kl_weights`, of the teacher or the reference model of `add_scores`; a weight is 1.0 where there is a score.
+        `token_ids`, `mask`, `logprobs`, `temperatures` and `advantages`, as long as each other, and `env_name`. If a
+        record has experts: `routed_experts`, an array of shape (ids, layers, experts of a token). If it has scores
+        (`add_scores`): `ref_logprobs`, and `ref_kl_weights`, which are 1.0 where there is a score.
 
     Raises:
-        ValueError: If the records are not whole groups of one task each, the number of advantages differs, or an
-            episode has both a teacher's and a reference model's scores: prime-rl has one field for both.
+        ValueError: If the records are not whole groups of one task each. If the number of advantages differs. If an
+            episode has the scores of two models, because prime-rl has one field.
     """
     if advantages is None:
         rewards = [record["reward"] for record in records]
