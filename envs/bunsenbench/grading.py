@@ -66,7 +66,8 @@ def chosen_letter(text: str, options: Mapping[str, str]) -> str | None:
 
     Candidates are the contents of `<choice>`, `<answer>`, `<response>` and `<final_answer>` tags and of `\boxed{}`.
     So is the rest of a line after `Answer:`, "the answer is", "my answer is", "I choose" or "I select". The last
-    candidate that is an option's letter or whole text decides. Without one, the last line decides, then the first.
+    candidate that is an option's letter or whole text decides. Without one, the last line decides, then the first, but
+    neither if the last two lines are two options.
 
     Args:
         text: The model's text.
@@ -87,8 +88,11 @@ def chosen_letter(text: str, options: Mapping[str, str]) -> str | None:
         letter = _letter(candidate, options)
         if letter is not None or (is_final and candidate.strip()):
             return letter
-    last_line = text.rstrip().rpartition("\n")[2]
-    return _letter(last_line, options) or _letter(first_line, options)
+    before, _, last_line = text.rstrip().rpartition("\n")
+    letter = _letter(last_line, options)
+    if letter is not None and _letter(before.rstrip().rpartition("\n")[2], options) not in (None, letter):
+        return None  # a list of the options
+    return letter or _letter(first_line, options)
 
 
 def why_no_choice(text: str, *, refused: bool, cut_short: bool) -> str:

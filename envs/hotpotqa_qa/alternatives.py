@@ -35,6 +35,11 @@ _JOINED_BEFORE = re.compile(r"(?:\w|(?<!\w)-|\d[.,])$")
 _JOINED_AFTER = re.compile(r"\w|[.,]\d")
 _REFUSED_BEFORE = re.compile(r"(?:\b(?:not|n?or|either|neither|never)|n't|/)\s*(?:(?:the|an?|in|by|at)\s)?[\"'(]?$")
 _HEDGED_AFTER = re.compile(r"[\"')]?,?\s*(?:n?or\b|/)")
+_NO_ANSWER = re.compile(
+    r"\s+(?:answer|idea|clue|info\w*|comment|data|response|opinion|one|knowledge|evidence|context|results?"
+    r"|documents?|sources?|lo|se|sé|sabe)\b"
+)
+_NUMBERS_LISTED = re.compile(r"[^\w,;]*(?:\d+\s*[,;]\s*){2,}\d+\W*")
 _SHORT = 4  # characters of an alternative that has to stand alone
 _LONG = 80  # characters of an answer that has to begin with the expected one, or nearly:
 _SOON = 40
@@ -100,10 +105,14 @@ class Alternative:
         """Return whether it is in the plain answer, early, in whole words, neither denied nor one of several."""
         if "," in answer and self.text.isdigit():
             answer = _THOUSANDS.sub("", answer)
+        if self.text.isdigit() and _NUMBERS_LISTED.fullmatch(answer.removeprefix("\\boxed")):
+            return False
         place = answer.find(self.text)
         while place >= 0 and (len(answer) <= _LONG or place <= _SOON):
             before, after = answer[:place], answer[place + len(self.text) :]
             if not (_JOINED_BEFORE.search(before) or _JOINED_AFTER.match(after)):
+                if self.text == "no" and _NO_ANSWER.match(after):
+                    return False
                 return _REFUSED_BEFORE.search(before) is None and _HEDGED_AFTER.match(after) is None
             place = answer.find(self.text, place + 1)
         return False

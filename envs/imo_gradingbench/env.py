@@ -7,6 +7,7 @@ from typing import Literal
 from pydantic import field_validator
 
 from gym_llm import BaseTask, Episode, Metric, Verdict, VerifierEnv
+from gym_llm.grading.quotations import is_doubted, own_words
 
 POINTS = {"correct": 7, "almost": 6, "partial": 1, "incorrect": 0}
 _MARKS = str.maketrans("", "", "*_`.,;:!?()[]{}")
@@ -44,9 +45,10 @@ class IMOGradingBench(VerifierEnv):
 
     def verify(self, task: Task, episode: Episode) -> Verdict:
         """Compare the last word with the right grade."""
-        words = episode.messages_text.rsplit(None, 1)
+        text = own_words(episode.messages_text, episode)
+        words = text.rsplit(None, 1)
         grade = words[-1].translate(_MARKS).lower() if words and len(words[-1]) <= _LONGEST_WORD else ""
-        if grade not in POINTS:
+        if grade not in POINTS or is_doubted(text.rstrip(), len(text.rstrip()) - len(words[-1])):
             return Verdict(0.0, {"extracted_grade": None, "binary_match": False, "score_diff": None})
         points, gold = POINTS[grade], POINTS[task.expected_answer]
         details = {

@@ -14,6 +14,9 @@ from gym_llm.tokens.parsers.thinking import strip_thinking
 
 _LABEL = re.compile(r"judgement\*{0,2}\s*+:", re.IGNORECASE)
 _VERDICT = re.compile(r"[\s*]*+(?:(yes)|no)(?![^\W_])", re.IGNORECASE)
+_EITHER = re.compile(
+    r"judgement\W{1,8}(?:yes|no)\W{0,8}(?:\b(?:or|and)\b|[/|])\W{0,8}(?:judgement\W{1,8})?(?:yes|no)\b", re.IGNORECASE
+)
 # NeMo Gym's: a "not sure" begins with a no, and only one run of stars may stand before.
 _AS_NEMO_GYM = re.compile(r"\s*+\**+\s*+(?:(yes)|no)", re.IGNORECASE)
 
@@ -83,7 +86,8 @@ class MathProofJudgement(NemoCompatible):
         elif self.config.skills_parity_mode:
             said = read_judgement(text, first=True)
         else:
-            said = read_judgement(own_words(strip_thinking(text), episode))
+            text = own_words(strip_thinking(text), episode)
+            said = read_judgement(_EITHER.sub("Judgement:", text))
         gold = task.gold
         details = {"extracted_judgement": None if said is None else "Yes" if said else "No"}
         cells = {"tp": said is True and gold, "fp": said is True and not gold}

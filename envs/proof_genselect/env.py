@@ -6,7 +6,7 @@ from typing import Literal
 
 from gym_llm import BaseTask, Episode, Metric, Verdict
 from gym_llm.core.compat import NemoCompatible
-from gym_llm.grading.quotations import own_words
+from gym_llm.grading.quotations import is_doubted, own_words
 
 _OPENING, _CLOSING = "<best_solution>", "</best_solution>"
 _LONGEST = 20  # characters of a choice, white space not counted
@@ -70,8 +70,10 @@ def read_choice(text: str, *, first: bool = False) -> int | None:
     if first:
         _, opening, rest = text.partition(_OPENING)
     else:
-        _, opening, rest = text.rpartition(_CLOSING)[0].rpartition(_OPENING)
+        before, opening, rest = text.rpartition(_CLOSING)[0].rpartition(_OPENING)
         rest += _CLOSING
+        if is_doubted(before, len(before)):
+            return None
     if not opening or _CLOSING not in text:
         return None
     inside = rest.partition(_CLOSING)[0].strip()

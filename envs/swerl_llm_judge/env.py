@@ -11,7 +11,7 @@ from pydantic import field_validator, model_validator
 from gym_llm import BaseTask, Episode, Verdict
 from gym_llm.core.compat import NemoCompatible
 from gym_llm.envs.multiple_choice.grading import Options
-from gym_llm.grading.quotations import own_words
+from gym_llm.grading.quotations import is_doubted, own_words
 
 _STRICT = re.compile(r"<solution>\s*+(?:\[\s*+)?([A-Za-z])\s*+(?:\]\s*+)?</solution>")
 _STRICT_OF_NEMO_GYM = re.compile(r"<solution>\s*+\[?([A-Za-z])\]?\s*+</solution>")
@@ -77,8 +77,10 @@ class SWERLJudge(NemoCompatible):
         text = episode.messages_text
         text = text if self.conform else own_words(text, episode)
         if task.grading_mode == "strict":
-            letters = (_STRICT_OF_NEMO_GYM if self.conform else _STRICT).findall(text)
-            choice = letters[0 if self.conform else -1].upper() if letters else None
+            found = list((_STRICT_OF_NEMO_GYM if self.conform else _STRICT).finditer(text))
+            last = found[0 if self.conform else -1] if found else None
+            is_chosen = last is not None and (bool(self.conform) or not is_doubted(text, last.start()))
+            choice = last[1].upper() if last is not None and is_chosen else None
         else:
             choice = first_lone_letter(text) if self.conform else lenient_choice(text, task.letters)
         choice = choice if choice in task.letters else None
@@ -114,7 +116,7 @@ def lenient_choice(text: str, letters: frozenset[str]) -> str | None:
     closing = _CLOSING.match(text)
     end = closing.end() - len("</solution>") if closing else -1
     opening = _OPENING.match(text, 0, max(end, 0))
-    if closing is None or opening is None:
+    if closing is None or opening is None or is_doubted(text, opening.end() - len("<solution>")):
         return None
     inside = text[opening.end() : end][:_LONGEST]
     alone: list[str] = _LONE_LETTER.findall(inside)

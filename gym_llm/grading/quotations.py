@@ -1,9 +1,11 @@
-"""Answers that repeat the prompt: what a model copies whole from its prompt is a quotation, and no answer."""
+"""Answers that are none: the words of the prompt, copied whole, and choices that the word before them denies."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from functools import lru_cache
+from typing import NamedTuple
 
 from gym_llm.types import Episode, content_texts
 
@@ -11,8 +13,11 @@ _WORD = re.compile(r"\w+")
 _LETTERS = re.compile(r"(?<![\\A-Za-z])[^\W\d_]{2,}")  # no LaTeX command
 _LEAST_LETTERS = 6  # bytes of letters in a sentence; a formula has fewer
 _LEAST_LINE = 7  # words of a message's first or last line that are a quotation
+_DOUBT = re.compile(r"(?:\b(?:n?or|not|never|n.?t|either|neither)|[/|])[\s*_`\"'“‘(\[]*\Z", re.IGNORECASE)
+_NEAR = 40  # characters before a choice that are read
 _OPTION = re.compile(r"\W{0,8}[A-Za-z0-9]{1,2}[).:\]]")
 _MOST_PARTS = 8  # into which a long message is cut
+_LONGEST_KEPT = 20_000  # characters of a message that is remembered
 _LEAST_PART = 60  # words of such a part
 
 
@@ -41,25 +46,37 @@ def own_words(text: str, episode: Episode) -> str:
 
 def _without(text: str, message: str) -> str:
     """Return a text without a message. The time is linear, and short if the text lacks a long word of the message."""
-    said = text.lower() if text.isascii() or len(text.lower()) == len(text) else text  # "İ" becomes two characters
+    said = text.lower()
+    if len(said) != len(text):
+        said = text  # "İ" becomes two characters
     said = said.replace("\\n", "  ")  # a line break in JSON
-    parts = [words for part in _parts(message) if (words := _sentence(part)) and _may_have(said, words)]
-    if not parts:
+    sentences = _sentences(message) if len(message) <= _LONGEST_KEPT else _sentences.__wrapped__(message)
+    sentences = [each for each in sentences if all(word in said for word in each.longest)]
+    if not sentences:
         return text
     joined = f" {' '.join(_WORD.findall(said))} "
-    places = [(place, len(part)) for part in parts for place in _places(joined, f" {' '.join(part)} ")]
+    places = [(place, each.count) for each in sentences for place in _places(joined, each.text)]
     return _cut(text, places, said) if places else text
 
 
-def _sentence(part: str) -> list[str]:
-    """Return the words of a part in lower case; none if it is but a formula."""
-    words = _WORD.findall(part.lower().replace("\\n", "  "))
-    is_sentence = sum(len(word.encode()) for word in _LETTERS.findall(part)) >= _LEAST_LETTERS
-    return words if is_sentence or len(words) >= _LEAST_PART else []
+class _Sentence(NamedTuple):
+    """The words of a part of the prompt: joined, with a space around them."""
+
+    text: str
+    count: int
+    longest: list[str]
 
 
-def _may_have(said: str, words: list[str]) -> bool:
-    return all(word in said for word in sorted(words, key=len)[-4:])
+@lru_cache(maxsize=512)  # the many answers to a task have one prompt
+def _sentences(message: str) -> list[_Sentence]:
+    """Return the parts of a message that are quotations, without those that are but a formula."""
+    found = []
+    for part in _parts(message):
+        words = _WORD.findall(part.lower().replace("\\n", "  "))
+        letters = sum(len(word.encode()) for word in _LETTERS.findall(part))
+        if letters >= _LEAST_LETTERS or len(words) >= _LEAST_PART:
+            found.append(_Sentence(f" {' '.join(words)} ", len(words), sorted(words, key=len)[:-5:-1]))
+    return found
 
 
 def _parts(message: str) -> Iterator[str]:
@@ -106,3 +123,13 @@ def _cut(text: str, places: list[tuple[int, int]], said: str) -> str:
         position = spans[end - 1][1]
         number = copied.find(1, end)
     return " ".join((*kept, text[position:]))
+
+
+def is_doubted(text: str, start: int) -> bool:
+    """Return whether the word before a choice denies it, or makes it one of several.
+
+    >>> text = "Not 1, but 2 or 3"
+    >>> [is_doubted(text, place) for place in (4, 11, 16)]
+    [True, False, True]
+    """
+    return _DOUBT.search(text[max(0, start - _NEAR) : start]) is not None

@@ -73,7 +73,7 @@ def test_as_nemo_gym_the_question_may_be_the_answer(name: str) -> None:
         ("Is it right?\n- B) Yes, since all of them are even", "- B) Yes, since all of them are even"),
         ("", "Yes"),
     ],
-)  # fmt: skip
+)
 def test_a_part_of_the_prompt_may_be_the_answer(prompt: str, text: str) -> None:
     assert own_words(text, Episode(0, {}, {"input": [{"role": "user", "content": prompt}]})) == text
 
@@ -86,3 +86,72 @@ def test_half_of_a_long_prompt_is_a_quotation_and_costs_little() -> None:
     assert len(own_words(" ".join(words[:20_000]), episode)) < 50_000
     for text in (" ".join(words), "word1 " * 50_000, " ".join(words[:6_000]) * 5):
         assert cpu_seconds(own_words, text, episode) < 2.0
+
+
+FIX = {"options": [{"A": "one"}, {"B": "two"}], "expected_answer": "B"}
+GAS = {"options": [{"A": "H2"}, {"B": "O2"}], "expected_answer": "B"}
+STRICT = FIX | {"grading_mode": "strict"}
+
+
+@pytest.mark.parametrize(
+    ("name", "fields", "answers"),
+    [
+        (
+            "IMOGradingBench",
+            {"expected_answer": "correct"},
+            {"It is not correct.": 0, "almost or *correct*": 0, "Is it not? Correct": 1},
+        ),
+        (
+            "IMOGradingBench",
+            {"expected_answer": "incorrect"},
+            {"partial/incorrect": 0, "partial or incorrect": 0, "So: incorrect": 1},
+        ),
+        (
+            "ProofGenSelect",
+            {"correct_index": 2},
+            {
+                "<best_solution>1</best_solution> or <best_solution>2</best_solution>": 0,
+                "1 or 2? <best_solution>2</best_solution>": 1,
+            },
+        ),
+        (
+            "SWERLJudge",
+            FIX,
+            {
+                "<solution>A</solution> or <solution>B</solution>": 0,
+                "not <solution>B</solution>": 0,
+                "Not A. <solution>B</solution>": 1,
+            },
+        ),
+        (
+            "SWERLJudge",
+            STRICT,
+            {"<solution>A</solution> / <solution>B</solution>": 0, "A or B: <solution>B</solution>": 1},
+        ),
+        (
+            "MathProofJudgement",
+            {"expected_judgement": "Judgement: Yes"},
+            {"Judgement: Yes or No": 0, "Judgement: Yes/No": 0, "Judgement: Yes": 1},
+        ),
+        (
+            "MathProofJudgement",
+            {"expected_judgement": "Judgement: No"},
+            {"Judgement: Yes or **Judgement: No**": 0, "Judgement: Yes? or no? Judgement: No": 1},
+        ),
+        ("BunsenBench", GAS, {"A\nB": 0, "H2\nO2": 0, "A) \nB) ": 0, "The second.\nO2": 1, "B\nB": 1}),
+        (
+            "GPQADiamond",
+            FIX | {"options": [{"A": "2.4"}, {"B": "4.8"}]},
+            {"\\boxed{Its pKa is 4.8. What is its pH in it?}": 0, "\\boxed{4.8}": 1},
+        ),
+        (
+            "HotpotQA",
+            {"expected_answer": "no"},
+            {"No answer.": 0, "No idea, ask her": 0, "No lo sé.": 0, "No, they are not.": 1, "no they did not": 1},
+        ),
+        ("HotpotQA", {"expected_answer": "4"}, {"1, 2, 3, 4, 5": 0, "\\boxed{3; 4; 5}": 0, "4, in 1990": 1, "4": 1}),
+    ],
+)
+def test_several_choices_or_a_denied_one_are_none(name: str, fields: dict[str, Any], answers: dict[str, int]) -> None:
+    asked = "Its pKa is 4.8. What is its pH in it?\n\nEnd with the letter of the right one."
+    assert {text: reward(name, asked, fields, text) for text in answers} == answers
