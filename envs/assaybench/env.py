@@ -109,6 +109,8 @@ class AssayBench(NemoCompatible):
         if self._symbols is not None and names:
             details["hallucination_rate"] = fmean(mapped(name, self._symbols) is None for name in names)
         details |= _rates(values, task.relevance_scores, self.config.k)
+        if not self.conform and all(value is None for value in values):
+            return Verdict(0.0, details)  # with many genes that count below 0, no gene at all beats chance
         return Verdict(adjusted_ndcg(values, task.relevance_scores, self.config.k), details)
 
     def _symbol(self, name: str) -> str:

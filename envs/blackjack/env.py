@@ -14,6 +14,7 @@ from gym_llm.types import Item, Row
 
 Rank = Literal["2", "3", "4", "5", "6", "7", "8", "9", "10", "J", "Q", "K", "A"]
 RANKS: tuple[Rank, ...] = ("2", "3", "4", "5", "6", "7", "8", "9", "10", "J", "Q", "K", "A")
+WithoutAction = Literal["stand", "lose", "ask"]
 _ACTION = re.compile(r"<action>\s*(hit|stand)\s*</action>", re.IGNORECASE)
 _ASK = "Respond with <action>hit</action> or <action>stand</action>."
 
@@ -41,6 +42,7 @@ class Hand:
 
     rng: random.Random
     stacked: list[Rank]
+    without_action: WithoutAction = "lose"
 
     def __post_init__(self) -> None:
         self.player = [self.deal(), self.deal()]
@@ -54,9 +56,12 @@ class Hand:
         """Return the player's cards and the dealer's first card as a text."""
         return f"Your hand: {_shown(self.player)} = {value(self.player)}\nDealer shows: {self.dealer[0]}\n{_ASK}"
 
-    def play(self, text: str) -> Move:
-        """Hit or stand; a text without an action stands."""
+    def play(self, text: str) -> Move | None:
+        """Hit or stand."""
         action = _ACTION.search(text)
+        if action is None and self.without_action != "stand":
+            lost = {"result": "forfeit", "player": _shown(self.player), "value": value(self.player)}
+            return None if self.without_action == "ask" else Move(-1.0, True, lost)
         if action is not None and action[1].lower() == "hit":
             self.player.append(self.deal())
             if (points := value(self.player)) > 21:
@@ -83,8 +88,7 @@ class Blackjack(TextGame):
     default_max_turns = 5
     accepted_findings = {
         **dict.fromkeys(
-            ("non-answer", "near miss", "all options", "own words", "look-alike"),
-            "NeMo Gym's rule: a turn without an action stands, which may win",
+            ("near miss", "all options"), "NeMo Gym's rule: the first action of a turn counts, which may win"
         ),
         "farming": "NeMo Gym's rule: turns that run out are worth 0.0, which is more than a loss",
     }
@@ -102,7 +106,8 @@ class Blackjack(TextGame):
 
     def start(self, task: Task, rng: random.Random) -> Hand:  # type: ignore[override]
         """Deal."""
-        return Hand(rng, list(task.cards))
+        without_action: WithoutAction = "stand" if self.conform else "ask" if self.config.no_move == "ask" else "lose"
+        return Hand(rng, list(task.cards), without_action)
 
     def oracle(self, task: Task) -> list[list[Item]] | None:
         """Return the turns that win the hand, found by playing it; None if it cannot be won."""
@@ -111,7 +116,7 @@ class Blackjack(TextGame):
         for hits in range(self.max_turns):
             hand = self.start(task, random.Random(task.seed))
             actions = ["hit"] * hits + ["stand"]
-            moves = [hand.play(f"<action>{action}</action>") for action in actions]
+            moves = [move for action in actions if (move := hand.play(f"<action>{action}</action>"))]
             if moves[-1].reward == 1.0 and not any(move.over for move in moves[:-1]):
                 texts = (f"<action>{action}</action>" for action in actions)
                 return [[{"type": "message", "role": "assistant", "content": text}] for text in texts]

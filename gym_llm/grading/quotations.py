@@ -55,7 +55,7 @@ def _without(text: str, message: str) -> str:
     if not sentences:
         return text
     joined = f" {' '.join(_WORD.findall(said))} "
-    places = [(place, each.count) for each in sentences for place in _places(joined, each.text)]
+    places = [(place, each.words) for each in sentences for place in _places(joined, each.text)]
     return _cut(text, places, said) if places else text
 
 
@@ -63,7 +63,7 @@ class _Sentence(NamedTuple):
     """The words of a part of the prompt: joined, with a space around them."""
 
     text: str
-    count: int
+    words: int
     longest: list[str]
 
 

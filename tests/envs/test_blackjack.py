@@ -36,13 +36,19 @@ def play(cards: list[str], *texts: str, **kwargs: Any) -> tuple[float, dict[str,
         (["A", "K", "A", "5", "10", "10"], [STAND], 1.0, "win"),
         (["A", "A", "10", "8", "9"], [HIT, STAND], 1.0, "win"),
         (["10", "9", "10", "8"], ["<ACTION> Stand </action> or " + HIT], 1.0, "win"),
-        (["10", "9", "10", "8"], ["I hit."], 1.0, "win"),
+        (["10", "9", "10", "8"], ["I hit."], -1.0, "forfeit"),
+        (["10", "9", "10", "8"], [""], -1.0, "forfeit"),
     ],
 )
 def test_a_hand(cards: list[str], texts: list[str], reward: float, result: str) -> None:
     got, info = play(cards, *texts)
     assert (got, info["result"]) == (reward, result)
     assert info["success"] is (result == "win")
+
+
+def test_without_an_action_the_hand_stands_in_nemo_gym_and_can_be_asked_for_again() -> None:
+    assert play(["10", "9", "10", "8"], "I hit.", conform="nemo")[0] == 1.0
+    assert play(["10", "9", "10", "8"], "I hit.", STAND, no_move="ask")[0] == 1.0
 
 
 def test_the_player_sees_one_of_the_dealers_cards() -> None:
