@@ -15,7 +15,7 @@ from gym_llm.concurrency.processes import check_settings, shared_pool
 from gym_llm.errors import DeadlinePassed, WorkerDied
 from gym_llm.grading.answers import strip_delimiters
 from gym_llm.grading.math_answers import MathAnswer, read_answer, verdict_without_algebra
-from gym_llm.grading.quotations import own_words
+from gym_llm.grading.quotations import meant_words
 from gym_llm.types import Row
 from gym_llm.utils.extras import install
 
@@ -118,7 +118,7 @@ class MathVerify(VerifierEnv):
         correct, answer, timed_out = False, None, False
         try:
             as_nemo_gym = self.grader != MathVerify.grader
-            text = episode.answer if as_nemo_gym else own_words(episode.answer, episode)
+            text = episode.answer if as_nemo_gym else meant_words(episode.answer, episode)
             correct, answer = await self.grade(task, text)
         except DeadlinePassed as error:
             answer, timed_out = error.note, True

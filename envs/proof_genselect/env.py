@@ -6,7 +6,7 @@ from typing import Literal
 
 from gym_llm import BaseTask, Episode, Metric, Verdict
 from gym_llm.core.compat import NemoCompatible
-from gym_llm.grading.quotations import is_doubted, own_words
+from gym_llm.grading.quotations import is_doubted, meant_words
 
 _OPENING, _CLOSING = "<best_solution>", "</best_solution>"
 _LONGEST = 20  # characters of a choice, white space not counted
@@ -55,7 +55,7 @@ class ProofGenSelect(NemoCompatible):
     def verify(self, task: Task, episode: Episode) -> Verdict:
         """Compare the choice after the thinking with the right one."""
         _, tag, text = episode.text.rpartition(_END_OF_THINKING)
-        text = text if self.conform else own_words(text, episode)
+        text = text if self.conform else meant_words(text, episode)
         choice = read_choice(text, first=self.conform is not None) if tag or not self.config.assert_think_end else None
         details = {"predicted_index": choice, "no_answer": choice is None}
         return Verdict(float(choice == task.correct_index), details)

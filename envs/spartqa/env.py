@@ -10,7 +10,7 @@ from pydantic import model_validator
 from gym_llm import BaseTask, Episode, Metric, Verdict
 from gym_llm.core.compat import NemoCompatible
 from gym_llm.envs.spartqa.grading import Label, choose, extract_answer, label_key, labels_of, without_thoughts
-from gym_llm.grading.quotations import own_words
+from gym_llm.grading.quotations import meant_words
 
 _SHOWN = 200  # characters of the answer that the details repeat
 
@@ -78,7 +78,7 @@ class SpartQA(NemoCompatible):
         """Compare the choice in all that the model said with the target."""
         nemo = self.conform == "nemo"
         said = without_thoughts(episode.text)
-        answer = extract_answer(said if nemo else own_words(said, episode), nemo=nemo)
+        answer = extract_answer(said if nemo else meant_words(said, episode), nemo=nemo)
         label = choose(answer, task.labels, nemo=nemo)
         correct = label is not None and label.key == task.key
         details = {

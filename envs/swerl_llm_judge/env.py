@@ -11,7 +11,7 @@ from pydantic import field_validator, model_validator
 from gym_llm import BaseTask, Episode, Verdict
 from gym_llm.core.compat import NemoCompatible
 from gym_llm.envs.multiple_choice.grading import Options
-from gym_llm.grading.quotations import is_doubted, own_words
+from gym_llm.grading.quotations import is_doubted, meant_words
 
 _STRICT = re.compile(r"<solution>\s*+(?:\[\s*+)?([A-Za-z])\s*+(?:\]\s*+)?</solution>")
 _STRICT_OF_NEMO_GYM = re.compile(r"<solution>\s*+\[?([A-Za-z])\]?\s*+</solution>")
@@ -75,7 +75,7 @@ class SWERLJudge(NemoCompatible):
     def verify(self, task: Task, episode: Episode) -> Verdict:
         """Compare the letter in the solution with the right ones."""
         text = episode.messages_text
-        text = text if self.conform else own_words(text, episode)
+        text = text if self.conform else meant_words(text, episode)
         if task.grading_mode == "strict":
             found = list((_STRICT_OF_NEMO_GYM if self.conform else _STRICT).finditer(text))
             last = found[0 if self.conform else -1] if found else None

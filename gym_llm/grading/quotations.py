@@ -14,6 +14,18 @@ _LETTERS = re.compile(r"(?<![\\A-Za-z])[^\W\d_]{2,}")  # no LaTeX command
 _LEAST_LETTERS = 6  # bytes of letters in a sentence; a formula has fewer
 _LEAST_LINE = 7  # words of a message's first or last line that are a quotation
 _DOUBT = re.compile(r"(?:\b(?:n?or|not|never|n.?t|either|neither)|[/|])[\s*_`\"'“‘(\[]*\Z", re.IGNORECASE)
+_STARTS = r"(?:^|[.!?)\]}>*\n])[\s*_]*"
+_AHEM = r"(?:no|oh|but|so)[,.!\s…—–-]{1,4}"
+_PAUSE = r"(?:wait|actually|hmm+|oops|sorry|hold on)[,.!:\s…—–-]{1,4}"
+_WRONG = r"(?: is|['’]s| was) (?:wrong|incorrect|a mistake|not (?:right|correct|the answer))"
+_THAT = rf"(?:{_PAUSE}(?:{_AHEM}|{_PAUSE}){{0,3}}(?:that|(?:my|the|that) (?:last )?answer)|my (?:last )?answer)"
+_WITHDRAWN = re.compile(
+    rf"{_STARTS}(?:{_AHEM}){{0,2}}(?:{_THAT}{_WRONG}|scratch that|I take (?:it|that) back"
+    r"|(?:please )?(?:ignore|disregard|forget) my (?:last )?answer)"
+    r"\W{0,8}(?:I (?:do not|don.t) know(?: the answer)?\W{0,4})?\Z",
+    re.IGNORECASE,
+)
+_LONGEST_WITHDRAWAL = 160  # characters
 _NEAR = 40  # characters before a choice that are read
 _OPTION = re.compile(r"\W{0,8}[A-Za-z0-9]{1,2}[).:\]]")
 _MOST_PARTS = 8  # into which a long message is cut
@@ -42,6 +54,11 @@ def own_words(text: str, episode: Episode) -> str:
                 if 2 * _MOST_PARTS * len(text) > len(message):
                     text = _without(text, message)
     return text
+
+
+def meant_words(text: str, episode: Episode) -> str:
+    """Return `own_words`, or "" if the text ends by taking its answer back: "No wait, that is wrong."."""
+    return "" if is_withdrawn(text) else own_words(text, episode)
 
 
 def _without(text: str, message: str) -> str:
@@ -133,3 +150,12 @@ def is_doubted(text: str, start: int) -> bool:
     [True, False, True]
     """
     return _DOUBT.search(text[max(0, start - _NEAR) : start]) is not None
+
+
+def is_withdrawn(text: str) -> bool:
+    """Return whether a text ends with words that take its answer back, and gives no other.
+
+    >>> [is_withdrawn(f"So B. {end}") for end in ("No wait, that is wrong.", "Actually, C is wrong.", "Wait. It is C.")]
+    [True, False, False]
+    """
+    return _WITHDRAWN.search(text[-_LONGEST_WITHDRAWAL:]) is not None

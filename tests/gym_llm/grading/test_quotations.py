@@ -9,7 +9,7 @@ import gymnasium as gym
 import pytest
 from testing import cpu_seconds, message, row
 
-from gym_llm.grading.quotations import own_words
+from gym_llm.grading.quotations import is_withdrawn, own_words
 from gym_llm.types import Episode
 
 SUM = "What is $1+2*3$? Put the answer in \\boxed{}."
@@ -155,3 +155,30 @@ STRICT = FIX | {"grading_mode": "strict"}
 def test_several_choices_or_a_denied_one_are_none(name: str, fields: dict[str, Any], answers: dict[str, int]) -> None:
     asked = "Its pKa is 4.8. What is its pH in it?\n\nEnd with the letter of the right one."
     assert {text: reward(name, asked, fields, text) for text in answers} == answers
+
+
+@pytest.mark.parametrize(
+    ("text", "withdrawn"),
+    [
+        ("\\boxed{7}\n\nNo wait, that is wrong.", True),
+        ("\\boxed{B} Actually, that is not correct. I do not know the answer.", True),
+        ("Answer: B\nHmm, wait, no, that's incorrect.", True),
+        ("**B** I take that back.", True),
+        ("B. Please ignore my last answer.", True),
+        ("B. My answer is wrong.", True),
+        ("He says 5. That is wrong.", False),
+        ("No, that is wrong. \\boxed{B}", False),
+        ("Wait, that is wrong: it is C.", False),
+        ("B. Actually, that is not wrong.", False),
+        ("Is the proof right? No, it is incorrect.", False),
+        ("\\boxed{False}. The claim is wrong.", False),
+    ],
+)
+def test_an_answer_that_is_taken_back_at_the_end_is_none(text: str, withdrawn: bool) -> None:
+    assert is_withdrawn(text) is withdrawn
+
+
+@pytest.mark.parametrize("name", ["MathVerify", "ProofGenSelect", "SWERLJudge", "SpartQA"])
+def test_a_right_answer_that_is_taken_back_earns_nothing(name: str) -> None:
+    prompt, fields, right = VERIFIERS[name]
+    assert reward(name, prompt, fields, right[0] + "\n\nNo wait, that is wrong.") == 0.0
