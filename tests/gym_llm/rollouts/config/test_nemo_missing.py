@@ -37,6 +37,6 @@ def test_servers_are_the_environments_that_configurations_become() -> None:
 
 def test_what_works_is_here() -> None:
     for lines in map(rows, ("Servers", "Agents")):
-        assert {env for line in lines.values() for env in re.findall(r"`(gym_llm/[\w-]+)`", line)} <= gym.registry.keys()
+        assert {env for line in lines.values() for env in re.findall(r"`(gym_llm/[\w-]+)`", line)} <= set(gym.registry)
     for line in rows("Benchmarks").values():
         assert all(is_benchmark(name) for name in re.findall(r"^works: `(\w+)`$", line))
