@@ -1,4 +1,4 @@
-"""Answers that are none: the words of the prompt, copied whole, and choices that the word before them denies."""
+"""Text that does not count as an answer: copies of the prompt, denied choices, and statements that are withdrawn."""
 
 from __future__ import annotations
 
