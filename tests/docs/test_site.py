@@ -196,6 +196,18 @@ def test_a_page_is_no_wider_than_a_phone(address: str, page: Any) -> None:
     page.set_viewport_size({"width": 1280, "height": 900})
 
 
+def test_contents_and_commands_are_in_sight_and_lines_are_short(page: Any) -> None:
+    for width in (1280, 1440):
+        page.set_viewport_size({"width": width, "height": 900})
+        page.goto("how-to/evaluate/")
+        assert page.locator(".md-sidebar--primary").get_by_text("Prices", exact=True).is_visible()
+        assert page.locator(".md-sidebar--primary").get_by_text("Train with TRL", exact=True).is_hidden()
+        page.goto("index.html")
+        assert page.locator("pre", has_text="gym-llm rollout").first.bounding_box()["y"] < 600
+        assert page.locator(".md-content p").first.bounding_box()["width"] <= 760
+    page.set_viewport_size({"width": 1280, "height": 900})
+
+
 def test_the_home_page_shows_an_episode_whole_on_a_phone(page: Any) -> None:
     drawn = page.locator(".picture:visible svg").first
     for width in (1280, 390):

@@ -51,8 +51,10 @@ function card(run, stats, { current, link }) {
   const { value, about, label, title } = figure(run, stats);
   const passes = Object.entries(run.facts?.pass_at ?? {});
   const best = passes.length > 1 ? passes[passes.length - 1] : null;
-  return h("a", { class: "card", href: link, "aria-current": current ? "true" : null, title: run.facts?.engine ? `engine ${plain(run.facts.engine)}` : null },
+  const engine = run.facts?.engine;
+  return h("a", { class: "card", href: link, "aria-current": current ? "true" : null },
     h("span", { class: "card-name" }, inline(modelOf(run)), runState(run)),
+    engine && engine !== modelOf(run) && h("span", { class: "card-facts card-engine" }, "engine ", inline(engine)),
     h("span", { class: "card-mean" }, h("b", {}, stats ? number(value) : "\u2026"), h("small", {}, about), h("small", { class: "label", title }, label)),
     stats?.histogram && sparkline(stats),
     h("span", { class: "card-facts" }, counted(run.episodes, "episode"), stats && stats.coverage < 1 && `, ${percent(stats.coverage)} scored`, best && `, pass@${plain(best[0])} ${number(best[1])}`),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import random
 import re
 from collections.abc import Callable, Iterator
@@ -122,6 +123,19 @@ def test_runs_stand_side_by_side(open_at: Any) -> None:
     page.locator(".card", has_text="second").click()
     found(page, "50 episodes")
     assert page.url.endswith("#run=second")
+
+
+def test_a_card_without_a_reward_stays_whole_on_a_phone_and_names_its_engine(
+    serve: Callable[..., Any], visit: Callable[..., Any], make: Any, tmp_path: Path
+) -> None:
+    engine = "http://inference.example.org:8000/v1"
+    path = make.write(tmp_path / f"{'a_long_name_' * 5}.jsonl", [make.record(0, 0, None)])
+    path.with_suffix(".summary.json").write_text(json.dumps({"settings": {"engine": engine}}), "utf-8")
+    with serve(path, make.write(tmp_path / "other.jsonl", [make.record(0, 0, 1.0)])) as address:
+        card = visit(address).page.locator(".card", has_text="a_long_name_")
+        card.page.set_viewport_size({"width": 390, "height": 844})
+        card.get_by_text(f"engine {engine}").wait_for()
+        assert card.evaluate("card => card.scrollWidth <= card.clientWidth")
 
 
 def test_runs_are_a_table_that_sorts(open_at: Any) -> None:
