@@ -90,7 +90,8 @@ def _math() -> Iterator[tuple[dict[str, Any], list[Turn]]]:
         for text in (*texts, *_ODD[:7]):
             yield {"expected_answer": answer}, [said(text)]
         yield {"expected_answer": answer}, [[_THINKING], [_THINKING, message_item(texts[0])]]
-        yield {"expected_answer": answer}, [said(texts[0], status="incomplete")]
+        cut = {**message_item(texts[0]), "phase": "final_answer"}  # as an engine marks it
+        yield {"expected_answer": answer}, [response(cut, status="incomplete")]
 
 
 def _choices() -> Iterator[tuple[dict[str, Any], list[Turn]]]:

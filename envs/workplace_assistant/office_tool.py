@@ -51,7 +51,7 @@ class OfficeTool(Tool):
         parameters = schema["parameters"] | {"required": list(self._required)}
         return schema | {"parameters": parameters, "strict": False}
 
-    def arguments(self, text: str) -> dict[str, Any]:
+    def arguments(self, text: str, *, as_python: bool = False) -> dict[str, Any]:
         """Return a call's arguments without null ones, or `refusal` with the reason if the call is invalid.
 
         Raises:
@@ -65,7 +65,7 @@ class OfficeTool(Tool):
         except (ValueError, AttributeError, RecursionError):
             pass  # `super` says what is wrong with it
         try:
-            arguments = super().arguments(text)
+            arguments = super().arguments(text, as_python=as_python)
         except ToolError as error:
             if "are wrong" not in str(error):
                 raise

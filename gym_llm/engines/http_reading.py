@@ -73,5 +73,6 @@ def model_root(model: dict[str, Any], models: list[dict[str, Any]]) -> str:
     """
     base = next((entry for entry in models if entry["id"] == model.get("parent")), model)
     root = base.get("root")
-    is_here = is_name(root) and (Path(root).is_dir() or (root.count("/") < 2 and root[0] not in "./~"))
-    return root if is_here else ""
+    if not isinstance(root, str) or not is_name(root):
+        return ""
+    return root if Path(root).is_dir() or (root.count("/") < 2 and root[0] not in "./~") else ""

@@ -55,7 +55,7 @@ def answer_statements(text: str) -> list[Statement]:
     line, the next line that is not blank counts. A mark with nothing behind it, or with the words of a template
     (`Answer: $LETTER`), gives no answer. Only the last 256 marks in the last 100,000 characters are read.
 
-    >>> [statement.text for statement in answer_statements("**Answer: 4**, no. __Answer__: 5\nSo the answer is 6.")]
+    >>> [statement.text for statement in answer_statements("**Answer: 4**, no. Answer: 5\nSo the answer is 6.")]
     ['4**, no.', '5', '6.']
     """
     offset = max(0, len(text) - _LONGEST_TEXT)

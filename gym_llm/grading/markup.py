@@ -66,7 +66,7 @@ def without_markup(text: str) -> str:
     r"""Return a text without fonts, sized brackets, marks of mathematics and emphasis, with single spaces.
 
     >>> without_markup(r"\left(\textbf{C}\right)"), without_markup("$x$ is **5**")
-    ('( C )', 'x is 5')
+    ('(C )', 'x is 5')
     """
     text = without_fonts(text)
     if "\\" in text or "$" in text or "~" in text:

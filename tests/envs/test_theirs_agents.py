@@ -23,6 +23,7 @@ from gym_llm.data.recipes.catalogue import find_benchmark
 from gym_llm.envs.theirs import environments
 from gym_llm.envs.theirs.frameworks import frameworks
 from gym_llm.envs.theirs.peer_process import PeerFailed
+from gym_llm.errors import UsageError
 
 BFCL = "gym_llm/BFCLEval-v0"
 
@@ -360,7 +361,7 @@ def test_a_checkout_that_is_missing_is_refused(tmp_path: Path, monkeypatch: pyte
         gym.make(TAU2, source=str(tmp_path))
     with pytest.raises(ValueError, match="user names no engine"):
         gym.make(TAU2, user="http//host")
-    with pytest.raises(ValueError, match="not on the index"):
+    with pytest.raises(UsageError, match="not on the index"):
         gym.make(TAU2, user=["Hello"]).unwrapped.reset(seed=0)
     assert env_spec("tau2:retail").kwargs["domain"] == "retail"
     assert env_spec("bfcl:multi_turn_base").kwargs["task"] == "multi_turn_base"

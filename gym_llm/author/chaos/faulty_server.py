@@ -18,7 +18,7 @@ SERVED: dict[str, FailureKind] = {
     "answers 500": "provider_unavailable",
     "answers 503": "provider_unavailable",
     "cut off": "transport_peer_drop",
-    "no JSON": "agent_run_error",
+    "no JSON": "provider_unavailable",
 }
 """Its faults, and their kinds in a record. With `cut off` the socket is reset during the answer."""
 

@@ -21,6 +21,7 @@ from gym_llm.engines.engine_response import text_response
 from gym_llm.engines.parsing_engine import ParsingEngine
 from gym_llm.engines.pocket import PocketEngine
 from gym_llm.engines.prompt_ids import build_prompt, load_prompt_tokens
+from gym_llm.engines.thoughts import settle_thought
 from gym_llm.tokens.prompt_tokens import PromptTokens
 from gym_llm.types import Item, Request, ResponseDict
 
@@ -116,7 +117,8 @@ class DirectedEngine(PocketEngine):
         text, sampled, incomplete = self._cut(sampled, request)
         generator = random.Random(f"{run} {number}")
         log_probs = [-generator.expovariate(2.0) for _ in sampled]
-        return text_response(text, tokens=(prompt, sampled, log_probs), model=self.model, incomplete=incomplete)
+        response = text_response(text, tokens=(prompt, sampled, log_probs), model=self.model, incomplete=incomplete)
+        return settle_thought(response, prompt, self.prompts)
 
     def _ids(self, text: str, generator: random.Random | None) -> list[int]:
         """A turn's ids, end included; with a generator, its words in pieces that the tokenizer would not make."""

@@ -152,10 +152,11 @@ def test_stacks_share_out_a_function_s_time_and_end_where_it_calls_itself() -> N
     assert flame_graph("nothing", [])["profiles"][0]["endValue"] == 0
 
 
-def test_what_a_worker_process_does_is_named_as_waiting(tmp_path: Path) -> None:
+def test_what_a_worker_process_does_is_named_as_waiting(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("gym_llm.envs.math_verify.env._MOST_COMPARED", 0)  # else the verdicts are remembered
     math = "gym_llm/MathVerify-v0"
-    tasks = [row("2+2?", expected_answer="4")] * 2
-    path = play(tmp_path / "m.jsonl", math, lambda *_: boxed(4), tasks=tasks)
+    tasks = [row("?", expected_answer=f"x^2-{number}") for number in (1, 4)]  # numbers need no worker
+    path = play(tmp_path / "m.jsonl", math, lambda *_: boxed("(x-1)(x+1)"), tasks=tasks)
     found = profile(path, math)
     call = function(found, "ProcessPool.call", "verify")
     assert call.calls == 2 and call.waiting > 0

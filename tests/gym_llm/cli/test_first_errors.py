@@ -154,9 +154,10 @@ def test_a_stream_that_the_shell_closed_is_a_sentence_or_nothing(redirection, co
     assert done.returncode == code and said in done.stderr and done.stderr.count("\n") == bool(said)
 
 
-def test_an_author_s_file_error_keeps_its_traceback(tmp_path, monkeypatch):
+def test_an_author_s_file_error_names_its_line(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     source = QUIZ.replace("    def verify", "    def __init__(self, **k):\n        open('nowhere')\n\n    def verify")
     (tmp_path / "vf_quiz.py").write_text(source)
-    with pytest.raises(FileNotFoundError):
-        main(["rollout", "vf_quiz.py", "--engine", "constant:1", "--limit", "1"])
+    assert main(["rollout", "vf_quiz.py", "--engine", "constant:1", "--limit", "1"]) == 1
+    said = capsys.readouterr().err
+    assert "FileNotFoundError" in said and "vf_quiz.py:6, in __init__: open('nowhere')" in said

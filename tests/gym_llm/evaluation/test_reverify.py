@@ -293,7 +293,7 @@ def test_the_command_says_what_changed(tmp_path: Path, capsys: Any) -> None:
     assert "extracted_answer" in capsys.readouterr().out
     assert main([*other, "--json", "--output", str(tmp_path / "b.jsonl")]) == 0
     report = json.loads(capsys.readouterr().out)
-    assert (report["reward_up"], report["mean_reward_before"], report["mean_reward"]) == (3, 0.5, 1.0)
+    assert (report["reward_down"], report["mean_reward_before"], report["mean_reward"]) == (3, 0.5, 0.0)
     assert report["changes"][0]["fields"]["extracted_answer"][1] is None
     for wrong, sentence in (
         (["--env", "gym_llm/Arithmetik-v0"], "Did you mean"),
