@@ -159,7 +159,7 @@ def test_what_a_worker_process_does_is_named_as_waiting(tmp_path: Path, monkeypa
     path = play(tmp_path / "m.jsonl", math, lambda *_: boxed("(x-1)(x+1)"), tasks=tasks)
     found = profile(path, math)
     call = function(found, "ProcessPool.call", "verify")
-    assert call.calls == 2 and call.waiting > 0
+    assert call.calls and call.waiting > 0
     assert any("gym_llm.envs.math_verify.grading:grade" in name for name in found.threads)
 
 
