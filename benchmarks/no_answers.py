@@ -7,6 +7,8 @@ The answers are refusals, hedges, constants (0, 1, A, True, `10^{-40}`, ...) in 
 They are also the question, echoes of the prompt, option lists, and answers that are cut off. A judge always says no. A
 constant that is a task's right answer is not counted.
 
+docs/how-to/attack.md lists the kinds of answers that are paid for a good reason, and a test compares.
+
 Prints a line for each verifier and paid answer. Prints one JSON line last: `paid` has the answers by verifier, with the
 numbers of tasks that paid them and that were played.
 """
@@ -14,6 +16,7 @@ numbers of tasks that paid them and that were played.
 from __future__ import annotations
 
 import argparse
+import itertools
 import json
 import logging
 import re
@@ -132,8 +135,8 @@ def _texts(prompt: str) -> Iterator[tuple[str, str]]:
         yield "option list", form.format("\n".join(f"{letter}) {text}" for letter, text in options))
 
 
-def play(env_id: str, tasks: int, seconds: float) -> dict[str, Any]:
-    """Play every answer on the first tasks of a verifier."""
+def play(env_id: str, tasks: int, seconds: float, every: int = 1) -> dict[str, Any]:
+    """Play every answer, or one of so many, on the first tasks of a verifier."""
     kwargs = dict(dry_run_kwargs(env_id))
     judge = str(kwargs.get("judge", ""))
     if judge.startswith("constant:"):
@@ -158,7 +161,7 @@ def play(env_id: str, tasks: int, seconds: float) -> dict[str, Any]:
         for index in indices:
             task = source[index]
             right = {plain(str(text)) for _, value in expected_fields(task.row) for _, text in renderings(value)}
-            for kind, text, value in answers(prompt_of(task)):
+            for kind, text, value in itertools.islice(answers(prompt_of(task)), index % every, None, every):
                 played += 1
                 result = player.play(index, task, says(text))
                 if result.reward is not None and result.reward > 0 and plain(value) not in right:

@@ -14,6 +14,7 @@ from gym_llm import BaseTask, Episode, Metric, Verdict
 from gym_llm.core.compat import NemoCompatible
 from gym_llm.core.tasks import TaskKind
 from gym_llm.envs.litmus_agent.reading import FORMATS, in_format, last_capture, last_in_format, read_bool, read_number
+from gym_llm.grading.quotations import meant_words
 from gym_llm.grading.text_metrics import in_worker
 from gym_llm.sandbox.python_tool import PythonTool
 from gym_llm.types import Row, known
@@ -167,13 +168,14 @@ class LitmusAgent(PythonTool, NemoCompatible):
 
     def verify(self, task: Task, episode: Episode) -> Verdict | Awaitable[Verdict]:
         """Find the answer in the model's messages and compare it."""
+        text = episode.messages_text if self.conform else meant_words(episode.messages_text, episode)
         if task.output_regex is not None:
-            return self._verify_with_regex(task, task.output_regex, episode)
-        return self._verdict(task, last_in_format(episode.messages_text, task.format), episode)
+            return self._verify_with_regex(task, task.output_regex, text, episode)
+        return self._verdict(task, last_in_format(text, task.format), episode)
 
-    async def _verify_with_regex(self, task: Task, pattern: str, episode: Episode) -> Verdict:
+    async def _verify_with_regex(self, task: Task, pattern: str, text: str, episode: Episode) -> Verdict:
         function = f"{last_capture.__module__}:{last_capture.__name__}"
-        said = await in_worker(function, (pattern, episode.messages_text), REGEX_DEADLINE)
+        said = await in_worker(function, (pattern, text), REGEX_DEADLINE)
         return self._verdict(task, said, episode)
 
     def _verdict(self, task: Task, said: str | None, episode: Episode) -> Verdict:

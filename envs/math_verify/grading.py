@@ -38,6 +38,12 @@ _PREDICTION = (ExprExtractionConfig(), LatexExtractionConfig())
 # The library parses a percentage as its number times this.
 _PERCENT = UnevaluatedExpr(Rational(1, 100))
 _VERSION = re.compile(r"(?<![\w.])\d+(?:\.\d+){2,}")
+_SCIENTIFIC = re.compile(r"(?<![\w.\\{])(\d{1,30}(?:\.\d{1,30})?)[eE]([+-]?\d{1,6})(?!\.?\w)")
+_NO_ANSWER_AT_END = re.compile(
+    r"(?:\d[\d.,/$]{0,40}\s{1,4}(?:or|maybe|perhaps)\s{1,4}[$\\(]{0,3}-?\d[\d.,/]{0,40}|\b(?:step|case|part)\s\d{1,3})\W{0,6}\Z",
+    re.IGNORECASE,
+)
+_LONGEST_END = 200  # characters of it
 _MENTION = re.compile(r"\\boxed\s*\{[^{}\\]*\}")
 _AS_WRITTEN = NormalizationConfig(basic_latex=True, boxed="none")
 _SHOWN = {0x2060: None, 0x2024: "."}
@@ -116,7 +122,13 @@ def grade(expected_and_text: tuple[str, str]) -> tuple[bool, str | None]:
 
 
 def _extracted(text: str) -> str | None:
-    """The answer that math-verify finds in a text without a box: the last of those that stand out most."""
+    """Return the answer that math-verify finds in a text without a box: the last of those that stand out most.
+
+    "1 or 2" and "Step 1:" at the end are none. The library would take the 1 of `1e-40` for it.
+    """
+    if _NO_ANSWER_AT_END.search(text[-_LONGEST_END:]):
+        return None
+    text = _SCIENTIFIC.sub(r"$\1\\times 10^{\2}$", text) if len(text) <= _LONGEST_TEXT else text
     text = _MENTION.sub("", _VERSION.sub(_hide_version, plain_symbols(text[-_LONGEST_TEXT:])))
     module = _extraction()
     config = module.ExprExtractionConfig(), module.LatexExtractionConfig(normalization_config=_AS_WRITTEN)

@@ -7,7 +7,7 @@ import math
 from functools import lru_cache
 from typing import Any, NamedTuple, cast
 
-from gym_llm.grading.document_formats import Format, is_quick, parse
+from gym_llm.grading.document_formats import Format, csv_header, is_quick, parse
 from gym_llm.grading.json_schema import JsonSchema, json_schema
 
 _SHOWN = 200
@@ -48,6 +48,8 @@ def problem_of(rules_and_text: tuple[Rules, str]) -> Problem | None:
     if rules.kind == "xml" and rules.coerce:
         value = coerced_xml(value, schema)
     elif rules.kind == "csv":
+        if not value and not rules.conform and (missing := _missing_columns(text, schema)):
+            return Problem("validation_error", f"ValidationError: no rows, and no columns {missing}"[:_SHOWN])
         value = coerced_csv(value, schema)
     return mismatch(value, rules)
 
@@ -138,6 +140,14 @@ def coerced_xml(value: Any, schema: Any) -> Any:
     if value is None:
         return "" if "string" in types and "null" not in types else None
     return _converted(value, types) if isinstance(value, str) else value
+
+
+def _missing_columns(text: str, schema: dict[str, Any]) -> list[str]:
+    """Return the columns that each row of CSV needs and the header lacks: without rows a text is its header."""
+    items = schema.get("items")
+    required = items.get("required") if isinstance(items, dict) else None
+    header = set(csv_header(text))
+    return [name for name in required or () if isinstance(name, str) and name not in header]
 
 
 def coerced_csv(rows: list[dict[Any, Any]], schema: dict[str, Any]) -> list[dict[Any, Any]]:

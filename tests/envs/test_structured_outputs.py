@@ -103,6 +103,8 @@ def test_the_texts_of_xml_may_stay_texts():
         ("n,x,f,o\na,1,true,1,2", "validation_error"),
         ("n,x,f,o\na,1,yes,1", "validation_error"),
         ("n,x,f,o\n", None),
+        ("n,x,f\n", "validation_error"),
+        ("I do not know.", "validation_error"),
     ],
 )
 def test_the_cells_of_csv_become_what_the_schema_wants(text, problem):

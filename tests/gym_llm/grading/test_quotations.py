@@ -19,6 +19,7 @@ PATCHES = "Which patch?\nA: one\nB: two\nWrite <solution>A</solution> or <soluti
 PLACE = "The red cup is on the shelf.\nWhere does the jug stand, if the box is below it? Final answer: the cup"
 HAY = "Grass is green. " * 20 + "The magic number is 4711. " + "The sky is blue. " * 20 + "What is the magic number?"
 MATH = {"expected_answer": "7", "question": "x"}
+ICE = "Is ice lighter than water?\nWrite it at the very end, as **Answer: no** or as **Answer: yes**."
 VERIFIERS: dict[str, tuple[str, dict[str, Any], list[str]]] = {
     "MathVerify": (SUM, MATH, ["\\boxed{7}", "$1+2*3$", SUM + " It is \\boxed{7}", "\\boxed{7}\n\n" + SUM]),
     "MathWithJudge": (SUM, MATH, ["\\boxed{7}"]),
@@ -34,6 +35,11 @@ VERIFIERS: dict[str, tuple[str, dict[str, Any], list[str]]] = {
         ["<solution>B</solution>", PATCHES + "\n\n<solution>B</solution>"],
     ),
     "SpartQA": (PLACE, {"target": "the cup", "options": ["the cup", "the box"]}, ["Final answer: the cup", "the cup"]),
+    "LitmusAgent": (
+        ICE,
+        {"expected_answer": "yes", "answer_type": "bool", "answer_format": "fmt_18"},
+        ["**Answer: yes**", ICE + "\n**Answer: yes**"],
+    ),
     "Ruler": (HAY, {"outputs": ["4711"], "subset": "niah_single_1"}, ["4711", "The magic number is 4711."]),
     "Ruler2": (HAY, {"expected_answer": "4711"}, ["4711", "The magic number is 4711."]),
 }
@@ -96,6 +102,20 @@ STRICT = FIX | {"grading_mode": "strict"}
 @pytest.mark.parametrize(
     ("name", "fields", "answers"),
     [
+        (
+            "MathVerify",
+            MATH,
+            {
+                "Answer: 7 or 8": 0,
+                "6 or 7": 0,
+                "It is 7, maybe 8.": 0,
+                "Case 7:": 0,
+                "7e-40": 0,
+                "6 or 7? It is $7$": 1,
+                "So 7": 1,
+            },
+        ),
+        ("MathVerify", MATH | {"expected_answer": "10^{-40}"}, {"1e-40": 1, "**1e-40**": 1, "2e-40": 0, "1": 0}),
         (
             "IMOGradingBench",
             {"expected_answer": "correct"},
@@ -178,7 +198,7 @@ def test_an_answer_that_is_taken_back_at_the_end_is_none(text: str, withdrawn: b
     assert is_withdrawn(text) is withdrawn
 
 
-@pytest.mark.parametrize("name", ["MathVerify", "ProofGenSelect", "SWERLJudge", "SpartQA"])
+@pytest.mark.parametrize("name", ["MathVerify", "ProofGenSelect", "SWERLJudge", "SpartQA", "LitmusAgent"])
 def test_a_right_answer_that_is_taken_back_earns_nothing(name: str) -> None:
     prompt, fields, right = VERIFIERS[name]
     assert reward(name, prompt, fields, right[0] + "\n\nNo wait, that is wrong.") == 0.0
