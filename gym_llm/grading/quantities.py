@@ -201,5 +201,5 @@ def read_unit(text: str) -> tuple[str, Fraction] | None:
     >>> read_unit(r"\text{ miles per hour}"), read_unit(r"\%"), read_unit("if")
     (('mi/h', Fraction(1, 1)), ('%', Fraction(1, 100)), None)
     """
-    text = _without_layout(text)
+    text = "" if len(text) > _LONGEST else _without_layout(text)
     return parse_unit(f" {text}") if text.strip(" .") else None

@@ -16,7 +16,9 @@ def ask(*calls, expected="New York"):
 
 @pytest.mark.parametrize("vector", vectors("weather"), ids=lambda vector: vector["source"])
 def test_recorded_episodes_replay_exactly(vector):
-    replay("gym_llm/Weather-v0", vector)
+    # They are of August's NeMo Gym, which pays answers without a call, too; 0.7.0 does not.
+    is_called = any(item["type"] == "function_call" for item in vector["output"])
+    replay("gym_llm/Weather-v0", vector | {"reward": float(is_called)})
 
 
 @pytest.mark.parametrize("city", ["New York", "new york", "  NEW YORK\n"])
