@@ -11,10 +11,10 @@ from transformers import AutoModelForCausalLM, AutoTokenizer
 
 import gym_llm
 from gym_llm import make_engine
-from gym_llm.engines.pocket import pocket_engine
+from gym_llm.engines.pocket import MODEL_PATH
 from gym_llm.errors import EngineError
 
-POCKET = str(pocket_engine.resources.files("gym_llm.engines.pocket") / "model")
+POCKET = MODEL_PATH
 QUESTION = "What is 12 + 7? Put the answer in \\boxed{}."
 
 

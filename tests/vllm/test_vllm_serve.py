@@ -7,10 +7,10 @@ from transformers import AutoTokenizer
 
 import gym_llm
 from gym_llm.engines.http import HTTPEngine
-from gym_llm.engines.pocket import pocket_engine
+from gym_llm.engines.pocket import MODEL_PATH
 from gym_llm.errors import EngineUnavailable, TooManyFailures
 
-POCKET = str(pocket_engine.resources.files("gym_llm.engines.pocket") / "model")
+POCKET = MODEL_PATH
 QUESTION = [{"role": "user", "content": "What is 12 + 7? Put the answer in \\boxed{}."}]
 OPTIONS = {
     "chat": {"token_ids": True},

@@ -13,11 +13,11 @@ from safetensors.torch import load_file
 
 import gym_llm
 from gym_llm.engines import make_engine
-from gym_llm.engines.pocket import pocket_engine
+from gym_llm.engines.pocket import MODEL_PATH
 from gym_llm.errors import EngineUnavailable
 from gym_llm.rollouts.ray.shared_engine import shared_engine
 
-POCKET = str(pocket_engine.resources.files("gym_llm.engines.pocket") / "model")
+POCKET = MODEL_PATH
 
 
 def vllm_processes():
