@@ -102,6 +102,8 @@ def python_code(text: str, entry_point: str | None = None) -> str | None:
     'import re\ndef f(): return re'
     """
     pythons, others = _bodies(text)
+    if not pythons and not others:
+        return None
     if entry_point is not None:
         for bodies in (pythons, others):
             if (number := _defining(bodies, entry_point)) is not None:
@@ -123,6 +125,8 @@ def python_fragment(text: str, entry_point: str | None) -> str | None:
     """
     pythons, others = _bodies(text)
     bodies = pythons or others
+    if not bodies:
+        return None
     name = re.escape(entry_point or "") or "(?!)"
     definition = re.compile(rf"^(?:async[ \t]+)?(?:def|class)[ \t]+{name}\b", re.MULTILINE)
     use = re.compile(rf"^(?!async\b|def\b|class\b|@)(?:\S.*\W)?{name}\(|^>>> |^assert\b", re.MULTILINE)
@@ -133,7 +137,7 @@ def python_fragment(text: str, entry_point: str | None) -> str | None:
         for body in reversed(bodies)
         if definition.search(body) or not (use.search(body) or (mention.search(body) and test.search(body)))
     )
-    return next(answers, bodies[-1] if bodies else None)
+    return next(answers, bodies[-1])
 
 
 def _bodies(text: str) -> tuple[list[str], list[str]]:

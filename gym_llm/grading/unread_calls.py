@@ -75,6 +75,8 @@ def parser_for(text: str, functions: Collection[str]) -> str | None:
         return _JSON
     if _is_python_call(text) or any(_is_python_call(fence.body, functions) for fence in fences(text)):
         return _PYTHON
+    if "to=functions." not in text and not any(name in text for name in functions):
+        return None
     names = "|".join(re.escape(name) for name in functions)
     call = (
         rf"^\W{{0,9}}(?:\w+ = )?(?:functions\.|default_api\.)?(?:{names})\s?\((?:\)|[^\n]*[=:\d\"'][^\n]*\))\W{{0,9}}$"

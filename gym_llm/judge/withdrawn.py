@@ -110,7 +110,12 @@ def without_copies(text: str, prompt: Iterable[str]) -> str:
     size = min(_COPIED, len(words))
     if size < _LEAST_COPIED:
         return text
+    half = size // 2  # a copy has these words from a multiple of their number on, so nearly all parts need no set
+    halves = [[word[0] for word in words[start : start + half]] for start in range(0, len(words) - half + 1, half)]
+    prompt = [part for part in prompt if any(all(word in part for word in half) for half in halves)]
     known = {run for part in prompt for run in _runs(_WORD.findall(part), size)}
+    if not known:
+        return text
     is_copied = bytearray(len(words))
     for place, run in enumerate(_runs([word[0] for word in words], size)):
         if run in known:

@@ -56,7 +56,11 @@ def extract_sql(text: str, *, conform: bool = False) -> str | None:
         [_unlabelled(body) for body in _tagged(text) if _LETTER.search(body)],
         [body for language, body in blocks if not language and _BEGINS.match(body)],
         [body for language, body in blocks if language and _BEGINS.match(body)],
-        [span[2].strip() for span in islice(_SPAN.finditer(text), _MOST) if _BEGINS.match(span[2])],
+        [
+            span[2].strip()
+            for span in islice(_SPAN.finditer(text), _MOST if "`" in text else 0)
+            if _BEGINS.match(span[2])
+        ],
     ):
         if statements:
             return statements[-1]
