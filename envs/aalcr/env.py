@@ -37,7 +37,7 @@ class AALCR(JudgedEnv):
     """
 
     reverify_mode = "stateless"
-    dry_run_kwargs = {"judge": "constant:CORRECT"}
+    dry_run_kwargs = {"judge": 'constant:{"verdict": "CORRECT"}'}
     metrics = {f"reward_{name}": Metric() for name in BANDS.values()}
 
     class Task(BaseTask):
