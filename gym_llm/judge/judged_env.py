@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import inspect
-from collections.abc import Iterable, Mapping
+from collections.abc import Coroutine, Iterable, Mapping
 from contextlib import suppress
 from pathlib import Path
-from typing import Annotated, Any, ClassVar
+from typing import Annotated, Any, ClassVar, TypeVar
 
 from pydantic import Field
 
@@ -25,6 +25,7 @@ from gym_llm.tokens.parsers.thinking import strip_thinking
 from gym_llm.types import Episode, Item, Request, Row, Verdict
 
 _UNBOUNDED = 1_000_000
+T = TypeVar("T")
 
 
 class JudgedEnv(NemoCompatible):
@@ -164,14 +165,7 @@ class JudgedEnv(NemoCompatible):
         self, asked: Iterable[Mapping[str, Any] | list[Item]], parse: Parser, **options: Any
     ) -> list[Judgement]:
         """Ask several questions at once; verdicts and records keep their order. The arguments are those of `ask`."""
-        tasks = [asyncio.ensure_future(self.ask(each, parse, **options)) for each in asked]
-        try:
-            return await asyncio.gather(*tasks)
-        except BaseException:
-            for task in tasks:
-                task.cancel()
-            await asyncio.gather(*tasks, return_exceptions=True)
-            raise
+        return await all_of(self.ask(each, parse, **options) for each in asked)
 
     def prompt(self, name: str = "judge") -> Prompt:
         """Return one of the class's prompts, or the one that the user has given instead."""
@@ -243,6 +237,18 @@ class JudgedEnv(NemoCompatible):
         reward = super()._finish(episode, info)
         info.setdefault("judge_evaluations", self.judge_evaluations)
         return reward
+
+
+async def all_of(coroutines: Iterable[Coroutine[Any, Any, T]]) -> list[T]:
+    """Run coroutines at once and return their results in order; the first error cancels the others."""
+    tasks = [asyncio.ensure_future(each) for each in coroutines]
+    try:
+        return await asyncio.gather(*tasks)
+    except BaseException:
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        raise
 
 
 def _own_prompt(env: type[JudgedEnv], name: str) -> Prompt:
