@@ -1,8 +1,9 @@
-"""Work with tools and machines: SWE-bench, SWE-Gym, GDPval."""
+"""Work with tools and machines: SWE-bench, SWE-Gym, GDPval, tau2-bench."""
 
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -100,6 +101,28 @@ def _repairs(name: str, title: str, place: str, convert: Any, split: str = "test
     )
 
 
+_TAU2 = (
+    "https://raw.githubusercontent.com/sierra-research/tau2-bench/a2c024725189473d2d7cea3a5cfdbcc67478e41f/data/tau2/"
+)
+_DOMAINS = ("airline", "retail", "telecom")
+
+
+def customers(tables: Mapping[str, list[Row]]) -> Iterator[Row]:
+    """Yield the tasks of each domain's base split; as in NeMo Gym, assertions in words do not count."""
+    for domain in _DOMAINS:
+        (splits,) = tables[f"{domain}_splits"]
+        base = set(splits["base"])
+        for task in tables[domain]:
+            if task["id"] in base:
+                criteria = task["evaluation_criteria"]
+                counted = [each for each in criteria["reward_basis"] if each != "NL_ASSERTION"]
+                yield {
+                    "responses_create_params": {"input": []},
+                    "config": {"domain": domain},
+                    "task": {**task, "evaluation_criteria": {**criteria, "reward_basis": counted}},
+                }
+
+
 BENCHMARKS = [
     _repairs(
         "swebench_verified",
@@ -126,5 +149,24 @@ BENCHMARKS = [
         convert=occupation,
         needs=("judge", "images"),
         facts=_FACTS.format("gdpval"),
+    ),
+    Benchmark(
+        name="tau2",
+        title="tau2-bench: customers of an airline, a shop and a telephone company",
+        domain="agent",
+        sources=tuple(
+            Source(f"{_TAU2}domains/{domain}/{file}.json", label=label)
+            for domain in _DOMAINS
+            for file, label in (("tasks", domain), ("split_tasks", f"{domain}_splits"))
+        ),
+        convert=customers,
+        joins=True,
+        env_id="gym_llm/Tau2-v0",
+        repeats=8,
+        rows=278,
+        license="MIT",
+        needs=("user",),
+        facts="NeMo Gym 0.7.0, benchmarks/tau2, which dumps the tasks of a fork",
+        notes="Give a checkout's folder as source, and an engine as user. tau2:DOMAIN plays the checkout's own tasks.",
     ),
 ]

@@ -1,4 +1,4 @@
-"""Open prompts that a judge compares or grades: Arena-Hard, m-ArenaHard, AlpacaEval, HealthBench."""
+"""Open prompts that a judge compares or grades: Arena-Hard, m-ArenaHard, LMArena, AlpacaEval, HealthBench."""
 
 from __future__ import annotations
 
@@ -94,6 +94,28 @@ def health(row: dict[str, Any]) -> Row:
     }
 
 
+def chat(row: dict[str, Any]) -> Row:
+    """Keep the row: NVIDIA's file has NeMo Gym's form."""
+    return row
+
+
+def _lmarena(version: int, most: int, **kwargs: Any) -> Benchmark:
+    name = f"lmarena_v{version}"
+    return Benchmark(
+        name=name,
+        title=f"LMArena proxy v{version}: chats, compared with another model's answer",
+        domain="chat",
+        sources=(Source("", files=(f"{name}_validation.jsonl",)),),
+        convert=chat,
+        env_id="gym_llm/Arena-v0",
+        env_kwargs=kwargs,
+        sampling={"temperature": 1.0, "top_p": 0.95, "max_output_tokens": most},
+        needs=("judge",),
+        facts=f"NeMo Gym 0.7.0, benchmarks/{name}",
+        notes=f"Download {name}_validation.jsonl from NVIDIA's GitLab registry, then: gym-llm data convert {name} FILE",
+    )
+
+
 _NO_BASELINE = (
     "The dataset has no baseline's answers: generate them, and give them as baseline_answer, before comparing."
 )
@@ -170,6 +192,8 @@ BENCHMARKS = [
         facts="benchmarks/table.md, + alpaca_eval_2; the file's name by the dataset's loading script",
         notes="The figure is a plain win rate; AlpacaEval 2 publishes one that is corrected for length.",
     ),
+    _lmarena(2, 16384, verdict_weight=3, style_control_method="bradley_terry"),
+    _lmarena(3, 32768),
     Benchmark(
         name="healthbench",
         title="HealthBench: conversations about health, graded by physicians' criteria",

@@ -1,8 +1,9 @@
-"""Chemistry and genes: molecules (LITMUS, MolDeTox), choices (BunsenBench), and screens of genes (AssayBench)."""
+"""Chemistry and genes: LITMUS, BunsenBench, MolDeTox, FukuyamaBench and AssayBench."""
 
 from __future__ import annotations
 
 import html
+import json
 import random
 from collections.abc import Iterator, Mapping
 from hashlib import sha256
@@ -112,6 +113,56 @@ def detoxified(tables: Mapping[str, list[Row]]) -> Iterator[Row]:
 
 
 _EDIT = "task3_smiles_gen_single"
+_MECHANISM = (
+    "You predict mechanisms of organic reactions. Think of each step: where electrons come from and go to, which bonds "
+    "form and break, and which atoms are charged. Then write the line `## Result` and a JSON list of all steps in a "
+    'fenced block, the last one with the stable product: [{"step_id": 1, "product_smiles": "SMILES with dots between '
+    'the products"}]'
+)
+_MECHANISMS = (
+    "https://github.com/HaCTang/ReactionMechanismReasoning/archive/63bb79f912f0b2de593996b80ffeea894f6f1a59.tar.gz"
+)
+
+
+def mechanisms(tables: Mapping[str, list[Row]]) -> Iterator[Row]:
+    """Join the files of each reaction: the mechanism, its checkpoints and the starting materials with atom maps."""
+    folders: dict[str, dict[str, str]] = {}
+    for row in [row for rows in tables.values() for row in rows]:
+        folder, _, name = row["_member"].rpartition("/")
+        folders.setdefault(folder.rpartition("/")[2], {})[name] = row["text"]
+    for case, files in sorted(folders.items()):
+        mechanism = json.loads(files["mechanism.json"])
+        lines = [line for line in files["ckpt.txt"].splitlines() if line.strip(" ,")]
+        mapped = json.loads(files.get("mapped_rxn.json", "{}")).get("mechanism_rxn") or [{"mapped_rxn": ""}]
+        smiles = [each["smiles"] for each in mechanism["mechanism"][0]["reactants"] if each.get("smiles")]
+        start = mapped[0]["mapped_rxn"].partition(">>")[0] or ".".join(smiles)
+        parts = [_condition(each) for part in mechanism["reactions"] for each in part.get("conditions", [])]
+        conditions = "\n".join(filter(None, parts))
+        yield {
+            "responses_create_params": messages(f"Starting materials:\n{start}\n\n{conditions}", _MECHANISM),
+            "verifier_metadata": {
+                "case_id": case,
+                "case_set": case[0],
+                "gt_pathway": [
+                    {"step_id": step["mechanism_id"], "products": [each["smiles"] for each in step["products"]]}
+                    for step in mechanism["mechanism"]
+                ],
+                "checkpoints": [[int(part) for part in line.split(",") if part.strip()] for line in lines],
+                "lenient": True,
+            },
+        }
+
+
+def _condition(part: Row) -> str:
+    text, step = part.get("text") or part.get("smiles"), part.get("reaction_step")
+    return (f"{part.get('role', '')}: {text}" + (f" (step {step})" if step else "")) if text else ""
+
+
+def _tiers(letters: str, rows: int) -> dict[str, Any]:
+    member = f"*/fukuyama_bench/mechanisms/[{letters}]*/*"
+    return {"sources": (Source(_MECHANISMS, member=member, text=True, label=letters),), "rows": rows}
+
+
 _SCREEN = (
     "In a screen, genes of {cell_line} cells, a {cell_type}, were perturbed with a {library_type} library "
     "({library_methodology}). The design was {experimental_setup}, over {duration}{condition_clause}.\n\nA gene is a "
@@ -201,6 +252,19 @@ BENCHMARKS = [
         license="Creative Commons Attribution 4.0 International",
         facts=_NEWER.format("moldetox"),
         notes="The system prompt is ours; the authors' tables H to K have theirs.",
+    ),
+    Benchmark(
+        name="fukuyamabench",
+        title="FukuyamaBench: mechanisms of organic reactions, step by step",
+        domain="science",
+        **_tiers("BC", 241),
+        convert=mechanisms,
+        joins=True,
+        env_id="gym_llm/FukuyamaBench-v0",
+        repeats=8,
+        facts=_NEWER.format("fukuyamabench"),
+        notes="Sets B and C. The system prompt is ours. The mechanisms are a textbook's, and their licence is unclear.",
+        variants={letter: _tiers(letter, rows) for letter, rows in (("A", 78), ("B", 131), ("C", 110))},
     ),
     Benchmark(
         name="assaybench",

@@ -1,4 +1,4 @@
-"""Following instructions: IFEval, IFBench, RoleMRC; and safely: XSTest, Aegis v4."""
+"""Following instructions: IFEval, IFBench, AgentIF, RoleMRC; and safely: XSTest, Aegis v4."""
 
 from __future__ import annotations
 
@@ -42,6 +42,16 @@ def ifbench(row: Instructed, load: Load) -> Row:
         "prompt": row["prompt"],
         "kwargs": row["kwargs"],
         "grading_mode": "fraction",
+    }
+
+
+def agent_prompt(row: dict[str, Any]) -> Row:
+    """Keep the conversation and the constraints, without the scores of another model's answers."""
+    constraints = [{name: part for name, part in each.items() if name != "score"} for each in row["constraints"]]
+    kept = ("query_id", "turn_id", "domain", "agent_name", "prompt_type")
+    return {
+        "responses_create_params": {"input": row["input"]},
+        "verifier_metadata": {**{name: row.get(name) for name in kept}, "constraints": constraints},
     }
 
 
@@ -129,6 +139,19 @@ BENCHMARKS = [
         prompt="{prompt}",
         repeats=5,
         facts=_FACTS.format("ifbench"),
+    ),
+    Benchmark(
+        name="agentif",
+        title="AgentIF: prompts of agents with many constraints, all to be followed",
+        domain="instruction_following",
+        sources=(Source("THU-KEG/AgentIF", files=("eval.json",)),),
+        convert=agent_prompt,
+        env_id="gym_llm/AgentIF-v0",
+        rows=707,
+        license="Creative Commons Attribution 4.0 International",
+        needs=("judge", "sandbox"),
+        facts=_NEWER.format("agentif"),
+        notes="The figure is ISR: all constraints that apply are followed. CSR is `csr`, a mean over prompts.",
     ),
     Benchmark(
         name="xstest",

@@ -19,6 +19,8 @@ from gym_llm.records.failures import reason
 from gym_llm.utils.text import nearest
 
 _OURS = "gym_llm.data.benchmarks"
+_FRAMEWORKS = frozenset({"tau2"})
+"""Benchmarks that have a framework's name: `tau2:retail` is an environment of the framework."""
 ENTRY_POINT_GROUP = "gym_llm.benchmarks"
 """Other packages name a `Benchmark`, a list of them, or a module with `BENCHMARKS`."""
 
@@ -62,10 +64,12 @@ def find_benchmark(name: str) -> Benchmark:
 def is_benchmark(name: str) -> bool:
     """Whether a word names a benchmark, not an environment's id or a file.
 
-    >>> is_benchmark("aime25"), is_benchmark("gym_llm/Weather-v0")
-    (True, False)
+    >>> is_benchmark("aime25"), is_benchmark("gym_llm/Weather-v0"), is_benchmark("tau2"), is_benchmark("tau2:retail")
+    (True, False, True, False)
     """
-    head = canonical(name.removeprefix(BENCHMARK)).partition(":")[0]
+    head, colon, _ = canonical(name.removeprefix(BENCHMARK)).partition(":")
+    if colon and head in _FRAMEWORKS:
+        return name.startswith(BENCHMARK)
     return name.startswith(BENCHMARK) or head in benchmarks() or head in _by_alias()
 
 

@@ -213,6 +213,8 @@ def _fetch(benchmark: Benchmark, folder: Path, update: bool, tell: Tell | None) 
     with ExitStack() as stack:
         loads_: list[Fetched] = []
         for source in expanded(benchmark.sources, revisions):
+            if not source.place:
+                raise DataError(f"{benchmark.name} has no public rows. {benchmark.notes}")
             if tell:
                 tell(f"fetching {source}")
             same = next((load for load in loads_ if source.is_url and load.source.place == source.place), None)

@@ -7,7 +7,9 @@ from typing import Any
 
 import pytest
 
-from gym_llm.data.recipes.catalogue import find_benchmark
+from gym_llm.data.recipes.catalogue import find_benchmark, is_benchmark
+from gym_llm.data.recipes.prepared import prepare
+from gym_llm.errors import DataError
 
 SEEN = {
     "id": "1",
@@ -35,6 +37,19 @@ TOXIC = {
 }
 WIDE = {"instance_id": "ws_en_001", "query": "q", "evaluation": '{"required": ["a"]}', "language": "en"}
 ROLE = {"task": "role_related_mrc_answer_no_narration-special-format", "question": [{"role": "User", "content": "Hi"}]}
+AGENT = {"input": [{"role": "user", "content": "Hi"}], "query_id": 3, "constraints": [{"id": 0, "score": 1.0}]}
+MECHANISM = {
+    "reactions": [{"conditions": [{"role": "solvent", "text": "DMF", "reaction_step": "1"}, {"role": "heat"}]}],
+    "mechanism": [{"mechanism_id": "1", "reactants": [{"smiles": "CI"}], "products": [{"smiles": "CN"}]}],
+}
+CASE = [
+    {"_member": "x/mechanisms/B001/mechanism.json", "text": json.dumps(MECHANISM)},
+    {"_member": "x/mechanisms/B001/ckpt.txt", "text": "1\n2, 3\n\n"},
+    {"_member": "x/mechanisms/B001/rxn.json", "text": "{}"},
+]
+STARTING = "Starting materials:\nCI\n\nsolvent: DMF (step 1)"
+CRITERIA = {"reward_basis": ["DB", "NL_ASSERTION"], "actions": []}
+CUSTOMERS = [{"id": "0", "evaluation_criteria": CRITERIA}, {"id": "1", "evaluation_criteria": CRITERIA}]
 CODE = {"runnable": True, "prompt": "def f():", "task_id": "t", "test": "c", "entry_point": "f", "setup_code": None}
 
 
@@ -78,6 +93,35 @@ CODE = {"runnable": True, "prompt": "def f():", "task_id": "t", "test": "c", "en
                 }
             ],
         ),
+        (
+            "agentif",
+            {"": [AGENT]},
+            [
+                {
+                    "verifier_metadata": {
+                        **dict.fromkeys(("turn_id", "domain", "agent_name", "prompt_type")),
+                        "query_id": 3,
+                        "constraints": [{"id": 0}],
+                    }
+                }
+            ],
+        ),
+        ("lmarena_v2", {"": [{"question": "Hi?"}]}, [{"question": "Hi?"}]),
+        (
+            "tau2",
+            {
+                f"{name}{end}": [{"base": ["1"]}] if end else CUSTOMERS
+                for name in ("airline", "retail", "telecom")
+                for end in ("", "_splits")
+            },
+            [
+                {
+                    "config": {"domain": name},
+                    "task": {"id": "1", "evaluation_criteria": CRITERIA | {"reward_basis": ["DB"]}},
+                }
+                for name in ("airline", "retail", "telecom")
+            ],
+        ),
         ("scicodepile", {"train": [CODE, CODE | {"runnable": False}]}, [{"question": "def f():"}]),
         ("aegis-v4-safety", {"": [{"sample_id": "s", "prompt": "Hi"}]}, [{"sample_id": "s", "prompt": "Hi"}]),
         ("deepsearchqa", {"": [{"problem": "Who?"}] * 2}, [{"example_id": "0"}, {"example_id": "1"}]),
@@ -100,3 +144,22 @@ def test_a_toxic_molecule_is_joined_by_its_index(molecules: list[Any], toxic: st
     recipe = find_benchmark("moldetox")
     (task,) = recipe.tasks_of(list(zip(recipe.sources, ([TOXIC], molecules), strict=True)))
     assert (task["verifier_metadata"]["toxic_smiles"], task["verifier_metadata"]["answer"]) == (toxic, "CCO")
+
+
+def test_the_files_of_a_mechanism_are_joined() -> None:
+    recipe = find_benchmark("fukuyamabench")
+    (task,) = recipe.tasks_of([(recipe.sources[0], CASE)])
+    assert task["responses_create_params"]["input"][-1]["content"] == STARTING
+    wanted = {"case_id": "B001", "case_set": "B", "checkpoints": [[1], [2, 3]], "lenient": True}
+    assert task["verifier_metadata"] == wanted | {"gt_pathway": [{"step_id": "1", "products": ["CN"]}]}
+    assert find_benchmark("fukuyamabench:A").rows == 78
+
+
+def test_a_recipe_without_public_rows_says_what_to_download() -> None:
+    recipe = find_benchmark("lmarena_v3")
+    with pytest.raises(DataError, match=r"Download lmarena_v3_validation\.jsonl .* gym-llm data convert lmarena_v3"):
+        prepare(recipe)
+
+
+def test_a_framework_keeps_its_environments_beside_a_benchmark_of_its_name() -> None:
+    assert is_benchmark("tau2") and is_benchmark("benchmark:tau2:retail") and not is_benchmark("tau2:retail")

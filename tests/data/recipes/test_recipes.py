@@ -73,7 +73,9 @@ def test_there_are_a_hundred_names() -> None:
 @pytest.mark.parametrize("recipe", EVERY, ids=lambda recipe: recipe.name)
 def test_a_recipe_is_whole(recipe: Benchmark) -> None:
     assert recipe.title and recipe.domain and recipe.facts, "where it comes from is written down"
-    assert recipe.sources and all(source.place.count("/") == 1 or source.is_url for source in recipe.sources)
+    assert (recipe.sources and all(source.place.count("/") == 1 or source.is_url for source in recipe.sources)) or (
+        "gym-llm data convert" in recipe.notes
+    )
     assert not any(source.place.startswith("http://") for source in recipe.sources)
     assert set(recipe.needs) <= set(get_args(Need)) and recipe.repeats >= 1
     assert re.fullmatch(r"mean|f1|majority|(macro|metric):\w+", recipe.headline)
