@@ -29,6 +29,7 @@ class AssayBench(NemoCompatible):
     Args:
         genes: A folder with HGNC's table of symbols, e.g. `assaybench/data/hgnc` of the package assaybench, to map
             former symbols and aliases. None to compare names as they are written.
+        use_gene_mapper: NeMo Gym's option: true needs `genes`, as names cannot be mapped without.
         k: How many genes of a list count.
         min_expected_genes: With fewer genes in the answer's field, a longer list in the text counts.
         conform: `"nemo"` reads answers as NeMo Gym does; the README lists the differences.
@@ -36,6 +37,7 @@ class AssayBench(NemoCompatible):
 
     Raises:
         DataError: If the table cannot be read.
+        ValueError: If names are to be mapped, and there is no table.
     """
 
     reverify_mode = "stateless"
@@ -70,6 +72,7 @@ class AssayBench(NemoCompatible):
         """The table of symbols, and how many genes count."""
 
         genes: LocalPath | None = None
+        use_gene_mapper: bool = False
         k: Count = 100
         min_expected_genes: int = Field(0, ge=0)
 
@@ -77,6 +80,8 @@ class AssayBench(NemoCompatible):
 
     def __init__(self, tasks: str | list[Row] | None = None, **kwargs: Any) -> None:
         super().__init__(tasks, **kwargs)
+        if self.config.use_gene_mapper and self.config.genes is None:
+            raise ValueError("use_gene_mapper needs genes=FOLDER with HGNC's table (see the README), or give false.")
         self._symbols = None if self.config.genes is None else read_symbols(self.config.genes)
 
     def oracle(self, task: Task) -> str:

@@ -145,6 +145,10 @@ def _check_names(params: dict[str, Any]) -> None:
             f"responses_create_params.{unknown[0]}: unknown parameter.{hint} "
             "A server's own ones go into the engine's `extra_body`."
         )
+    if params.get("context_management"):
+        raise DataError(
+            "responses_create_params.context_management must be null: `--compact native` asks a server for it."
+        )
 
 
 class RowTasks:

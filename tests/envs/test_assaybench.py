@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from testing import scored
 
+from gym_llm.core.registry.classes import own_values
 from gym_llm.errors import DataError
 
 ENV_ID = "gym_llm/AssayBench-v0"
@@ -101,3 +102,11 @@ def test_a_row_needs_a_hit_and_a_score_for_each_gene() -> None:
     for wrong in ({"relevance_scores": [0.0] * 10}, {"relevance_scores": [1.0]}, {"relevance_genes": []}):
         with pytest.raises(DataError):
             scored(ENV_ID, "", {}, **{**SCREEN, **wrong})
+
+
+def test_nemo_gyms_mapper_needs_the_table() -> None:
+    with pytest.raises(ValueError, match="use_gene_mapper needs genes=FOLDER"):
+        ranked(reply(BEST), use_gene_mapper=True)
+    assert "genes" in own_values(ENV_ID, "nemo_gym_kwargs") and "use_gene_mapper" in own_values(
+        ENV_ID, "nemo_gym_kwargs"
+    )

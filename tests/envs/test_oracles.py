@@ -18,6 +18,7 @@ ROWS = 5
 
 WITHOUT = {
     "AegisV4Safety": "a classifier finds it safe",
+    "AgentIF": "it is any text that follows the constraints",
     "FalseStatementJudge": "a judge reads the proof",
     "Debate": "a judge prefers one side",
     "Negotiation": "the other seat decides what a proposal earns",

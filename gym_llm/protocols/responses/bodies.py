@@ -90,9 +90,9 @@ PASSED_ON: dict[str, str] = {
 """Request fields beyond the Responses API that mean the same to `vllm serve`, by these names, and what they are."""
 
 _OPENAIS = {
-    *("background", "conversation", "include", "max_tool_calls", "previous_response_id", "prompt", "prompt_cache_key"),
-    *("prompt_cache_retention", "safety_identifier", "service_tier", "store", "stream", "stream_options"),
-    *("truncation", "user"),
+    *("background", "context_management", "conversation", "include", "max_tool_calls", "moderation"),
+    *("previous_response_id", "prompt", "prompt_cache_key", "prompt_cache_retention", "safety_identifier"),
+    *("service_tier", "store", "stream", "stream_options", "truncation", "user"),
 }
 REQUEST_PARAMETERS = frozenset({*ResponseCreateParams.model_fields, *PASSED_ON, *_OPENAIS})
 """Request parameters that a task may have: the Responses API's and vLLM's."""

@@ -119,7 +119,7 @@ def _map_resources(server: Server, mapped: MappedSections) -> dict[str, Any] | N
         elif key == _GROUP_SIZE and isinstance(value, int) and value > 1:
             more["repeats"] = value
         else:
-            mapped.leave_out(f"{server.key}.{key}", f"{env_id} has no such option; it changes nothing")
+            mapped.leave_out(f"{server.key}.{key}", f"{env_id} has no such option; it is not used")
     return {"env": env_id, "domain": server.values.get("domain"), "kwargs": kwargs, **more}
 
 

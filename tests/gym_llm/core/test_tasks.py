@@ -64,6 +64,15 @@ def test_a_parameter_that_does_not_exist_is_refused_with_the_nearest_name(name: 
         prepare(given)
 
 
+def test_a_context_that_a_server_manages_is_refused_by_name_and_null_is_none() -> None:
+    given = row(answer="B")
+    given["responses_create_params"] |= {"context_management": None, "moderation": None}
+    assert not prepare(given).request.get("context_management")
+    given["responses_create_params"]["context_management"] = [{"type": "compaction"}]
+    with pytest.raises(DataError, match="context_management must be null: `--compact native`"):
+        prepare(given)
+
+
 def test_parameters_of_openais_and_of_vllms_are_passed_on_and_whole_numbers_are_such() -> None:
     given = row(answer="B")
     params = {"stop": ["!"], "seed": 3.0, "store": False, "max_output_tokens": 5.0, "temperature": 1.0, "top_k": 2.5}

@@ -481,7 +481,7 @@ def test_what_has_no_counterpart_is_listed():
     assert keys == ["head_server", "be_strict", "shuffle"]
     assert config.unmapped[1] == (
         "math_with_judge.resources_servers.math_with_judge.be_strict (b.yaml): "
-        "gym_llm/MathWithJudge-v0 has no such option; it changes nothing"
+        "gym_llm/MathWithJudge-v0 has no such option; it is not used"
     )
 
 
