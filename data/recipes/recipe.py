@@ -29,8 +29,8 @@ class Source:
     """A load of raw rows: a split of a dataset on the Hugging Face hub, files of it, or a URL.
 
     Attributes:
-        place: `ORG/NAME` on the hub, or a URL that begins with `https://`; "" if the rows are not public, so that
-            `gym-llm data convert` takes a file of yours. The recipe's `notes` say which.
+        place: `ORG/NAME` on the hub, or a URL that begins with `https://`. It is empty if the rows are not public:
+            `gym-llm data convert` then takes a file of yours, which the recipe's `notes` name.
         config: The dataset's configuration; `*` stands for a load of each.
         split: The dataset's split.
         files: Names of files in the repository, read instead of a split. For a URL, the name of its file, if the path

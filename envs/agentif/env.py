@@ -68,7 +68,8 @@ class AgentIF(JudgedEnv, SandboxedEnv):
     """Reply as an agent's prompt demands; 1.0 if every constraint that applies is followed.
 
     Details: `n_true`, `n_false`, `n_skipped`, `n_error`, `n_invalid`, `n_null`, `isr_pass`, `isr_counted`,
-    `csr` (the share of followed constraints), `by_dimension`, `by_type`, `constraints` (the outcome of each), `query_id`, `turn_id`.
+    `csr` (the share of followed constraints), `by_dimension`, `by_type`, `constraints` (each outcome), `query_id`,
+    `turn_id`.
 
     Args:
         **kwargs: As for every `JudgedEnv` and every `SandboxedEnv`.

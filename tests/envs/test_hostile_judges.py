@@ -39,6 +39,7 @@ PAYING = {
 }
 """What the judge says for a reward, where no dry run does."""
 ANSWERS = {
+    "AgentIF": "test: zebra YES",
     "VerifIF": "zebra\n\nlantern",
     "IMOProofBenchJudge": "\\boxed{zebra}",
     "ProofJudge": "## Solution\nClear.\n## Self Evaluation\nIt is. \\boxed{1}",
@@ -52,13 +53,22 @@ ANSWERS = {
 RIGHT = {"NewtonBench"}
 """Those that pay only the right answer, whatever the judge says."""
 LABELLED = {
-    *("AALCR", "ArenaJudge", "EquivalenceLLMJudge", "HealthBench", "InverseIF", "JailbreakDetection", "LongMemEval"),
+    *(
+        "AALCR",
+        "AgentIF",
+        "ArenaJudge",
+        "EquivalenceLLMJudge",
+        "HealthBench",
+        "InverseIF",
+        "JailbreakDetection",
+        "LongMemEval",
+    ),
     *("ProofJudge", "ProofVerification"),
     *("MathWithAutograder", "MathWithJudge", "MultiChallenge"),
     *("NSTools", "OverRefusal", "PhysicsJudge", "PolyMath", "Search", "TerminusJudge", "TextToSQL", "VerifIF"),
 }
 """Those whose judge ends with what can be denied in the same line."""
-TASKS = {"Search": 3, "VerifIF": 3}
+TASKS = {"AgentIF": 2, "Search": 3, "VerifIF": 3}
 """The row for which the judge is asked, if it is not the first one."""
 
 
