@@ -12,7 +12,25 @@ from typing import Any
 
 from latex2sympy2_extended.latex2sympy2 import NormalizationConfig, latex2sympy, normalize_latex
 from math_verify.parser import get_last_eq
-from sympy import Expr, Float, I, MatrixBase, N, Rational, Symbol, Tuple
+from sympy import (
+    Eq,
+    Expr,
+    FiniteSet,
+    Float,
+    I,
+    Intersection,
+    Interval,
+    MatrixBase,
+    N,
+    Rational,
+    S,
+    Set,
+    Symbol,
+    Tuple,
+    Union,
+)
+from sympy.core.relational import Relational
+from sympy.logic.boolalg import BooleanFunction
 
 from gym_llm.envs.math_verify.size import check_size, check_text
 from gym_llm.grading.math_answers import MathAnswer, is_complex
@@ -22,6 +40,7 @@ _DIGITS = 60
 _EXACT = Float("1e-45", _DIGITS)
 _CLOSE = Float("5e-6")
 _POINTS, _ENOUGH, _MOST_SYMBOLS, _MOST_OPERATIONS = 16, 4, 4, 200
+_CONDITIONS = Relational, BooleanFunction
 _NORMAL_FORM = NormalizationConfig(basic_latex=True, malformed_operators=True, boxed="none")
 
 
@@ -31,7 +50,23 @@ def is_equal(gold: MathAnswer, answer: MathAnswer) -> bool:
     if expected is None or found is None or _is_set_for_tuple(gold.latex or "", answer.latex or ""):
         return False
     factors = {Fraction(1)} if gold.scale == answer.scale else {Fraction(1), answer.scale / gold.scale}
+    expected, found = _in_same_form(expected, found), _in_same_form(found, expected)
     return any(_is_equal(expected, found, factor) for factor in factors)
+
+
+def _in_same_form(answer: Any, other: Any) -> Any:
+    """A vector as a tuple; inequalities as the set of numbers that a set or other inequalities are compared with."""
+    if isinstance(answer, MatrixBase) and 1 in answer.shape and isinstance(other, (Tuple, Interval)):
+        is_pair = isinstance(other, Interval) and len(answer) == 2 and other.is_open
+        return Interval.open(*answer.flat()) if is_pair else Tuple(*answer.flat())
+    conditions = [*answer.args] if isinstance(answer, (Tuple, FiniteSet)) else [answer]
+    if not isinstance(other, (Set, *_CONDITIONS)) or not all(isinstance(each, _CONDITIONS) for each in conditions):
+        return answer
+    if len(set().union(*(each.free_symbols for each in conditions))) != 1 or any(each.has(Eq) for each in conditions):
+        return answer
+    sets = [each.as_set() for each in conditions]
+    both = Intersection(*sets)
+    return Union(*sets) if both is S.EmptySet else both  # who writes "x < 1, x > 2" means either
 
 
 def _is_set_for_tuple(gold: str, answer: str) -> bool:

@@ -3,6 +3,7 @@ r"""MathVerify: mathematical answers, compared by the math-verify library (NeMo 
 from __future__ import annotations
 
 import importlib.util
+import re
 from functools import cached_property
 from importlib.metadata import version
 from typing import Any
@@ -22,6 +23,13 @@ from gym_llm.utils.extras import install
 _compared: dict[tuple[MathAnswer, MathAnswer], bool] = {}
 """What algebra said of an expected answer and an answer: those to one task repeat."""
 _MOST_COMPARED = 10_000
+
+
+_ORDER = re.compile(
+    r"\b(?:respectively|in (?:that|this|the (?:same|given|following)) order|ordered (?:pairs?|triples?|tuples?)"
+    r"|(?:in|de)creasing order|(?:a|de)scending order|from (?:least|smallest|lowest|greatest|largest|highest) to)\b",
+    re.IGNORECASE,
+)
 
 
 class MathVerify(VerifierEnv):
@@ -118,8 +126,11 @@ class MathVerify(VerifierEnv):
         correct, answer, timed_out = False, None, False
         try:
             as_nemo_gym = self.grader != MathVerify.grader
-            text = episode.answer if as_nemo_gym else meant_words(episode.answer, episode)
-            correct, answer = await self.grade(task, text)
+            if as_nemo_gym:
+                correct, answer = await self.grade(task, episode.answer)
+            else:
+                task = _with_order(task, episode.question)
+                correct, answer = await self.grade(task, meant_words(episode.answer, episode))
         except DeadlinePassed as error:
             answer, timed_out = error.note, True
         except WorkerDied:
@@ -144,3 +155,13 @@ class MathVerify(VerifierEnv):
                 _compared.clear()
             _compared[pair] = graded[0]
         return graded
+
+
+def _with_order(task: MathVerify.Task, question: str) -> MathVerify.Task:
+    """Return the task with the list of its values as a tuple, if the question asks for their order."""
+    gold, reading = task.gold, task.reading
+    if "," not in gold or reading is None or reading.latex is None or gold.startswith(("(", "[", "\\")):
+        return task
+    if "=" in gold or not _ORDER.search(question):
+        return task
+    return type(task).model_validate({**task.model_dump(), "expected_answer": f"({gold})"})

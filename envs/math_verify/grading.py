@@ -27,6 +27,7 @@ from sympy.core.cache import clear_cache
 
 from gym_llm.concurrency.worker_process import leave_note
 from gym_llm.envs.math_verify.comparison import is_equal, private_copy
+from gym_llm.grading.markup import without_emphasis
 from gym_llm.grading.math_answers import compare_without_algebra, read_answer, verdict_without_algebra
 from gym_llm.grading.quantities import plain_symbols
 
@@ -46,6 +47,8 @@ _NO_ANSWER_AT_END = re.compile(
 _LONGEST_END = 200  # characters of it
 _MENTION = re.compile(r"\\boxed\s*\{[^{}\\]*\}")
 _AS_WRITTEN = NormalizationConfig(basic_latex=True, boxed="none")
+_CJK = r"[\u3040-\u30ff\u4e00-\u9fff\uac00-\ud7af]"
+_BESIDE_DIGITS = re.compile(rf"(?<={_CJK})(?=[\d$])|(?<=\d)(?={_CJK})")
 _SHOWN = {0x2060: None, 0x2024: "."}
 
 # The library reports every text it cannot read.
@@ -129,7 +132,8 @@ def _extracted(text: str) -> str | None:
     if _NO_ANSWER_AT_END.search(text[-_LONGEST_END:]):
         return None
     text = _SCIENTIFIC.sub(r"$\1\\times 10^{\2}$", text) if len(text) <= _LONGEST_TEXT else text
-    text = _MENTION.sub("", _VERSION.sub(_hide_version, plain_symbols(text[-_LONGEST_TEXT:])))
+    text = _MENTION.sub("", _VERSION.sub(_hide_version, plain_symbols(without_emphasis(text[-_LONGEST_TEXT:]))))
+    text = _BESIDE_DIGITS.sub(" ", text)
     module = _extraction()
     config = module.ExprExtractionConfig(), module.LatexExtractionConfig(normalization_config=_AS_WRITTEN)
     matches = module.parse(text, config, parsing_timeout=0, extraction_mode="first_match")

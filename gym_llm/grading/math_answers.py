@@ -13,7 +13,8 @@ from dataclasses import dataclass
 from fractions import Fraction
 
 from gym_llm.grading.answers import is_mention, last_box, strip_delimiters
-from gym_llm.grading.quantities import DECORATION, Quantity, plain_symbols, read_quantity, read_unit
+from gym_llm.grading.markup import without_emphasis
+from gym_llm.grading.quantities import DECORATION, NUMBER_WORDS, Quantity, plain_symbols, read_quantity, read_unit
 from gym_llm.grading.units import have_same_unit
 
 _LONGEST = 2_000
@@ -58,7 +59,9 @@ _SYMBOLS = {
 }  # fmt: skip
 _INDICES = {ord(index): str(digit) for digit, index in enumerate("₀₁₂₃₄₅₆₇₈₉")}
 _INDEX = re.compile("[₀₁₂₃₄₅₆₇₈₉]+")
-_ROOT = re.compile(r"√\s*(?:\(([^()]*)\)|(\d+|[a-zA-Z]))")
+_ROOT = re.compile(r"([√∛∜])\s*(?:\(([^()]*)\)|(\d+|[a-zA-Z]))")
+_ROOTS = {"√": "", "∛": "[3]", "∜": "[4]"}
+_PLAIN_ROOT = re.compile(r"(?<![a-zA-Z\\])\\?sqrt\s*\(([^()]*)\)")
 _LAYOUT = re.compile(
     r"(?<!\\)\\[!,;:> ]|(?<!\\)~|\\(?:left|right|displaystyle|textstyle|limits|nolimits|q?quad)(?![a-zA-Z])"
     r"|\\[bB]igg?[lr]?(?![a-zA-Z])|\\phantom\{[^{}]*\}|[\u200b-\u200f\u2060\ufeff]|" + DECORATION
@@ -84,6 +87,27 @@ _TRAILING = re.compile(
     r"(?:\\(?:text|mathrm|mbox)\s*\{[^{}]*\}(?:\s*\^\s*\{?[23]\}?)?|(?<=[\d)}\]!])\s*[a-zA-Z][a-zA-Z /.]*|\\?%"
     r"|\^\s*\{?\s*\\circ\s*\}?)\s*$"
 )
+_LABEL = re.compile(
+    r"\s*(?:\\(?:text(?:bf)?|math(?:rm|bf))\s*\{\s*[A-Z][A-Za-z ]{1,40}(?::\s*\}|\s*\}\s*[:=])"
+    r"|[A-Z][a-z]{2,20}\s*[:=])\s*(?=\S)"
+)
+_FORMS = tuple(
+    (re.compile(pattern), form)
+    for pattern, form in (
+        (r"\\\{\s*[a-z]\s*(?:\\in\s*\\mathbb\{R\}\s*)?(?::|\||\\mid(?![a-z]))\s*(.*[<>=].*|.*\\[lg]eq?.*)\\\}", r"\1"),
+        (r"([^=<>]*\d[^=<>]*?)\s*=\s*([a-zA-Z])", r"\2=\1"),
+        (r"(\d+)\s*(?:\\text\s*\{\s*to\s*\}|to)\s*(\d+)", r"\1:\2"),
+        (r"(\d+):(\d+):(\d+)", r"(\\frac{\2}{\1},\\frac{\3}{\1})"),
+        (r"\]([^][()]*,[^][()]*)\[", r"(\1)"),
+        (r"\]([^][()]*,[^][()]*)\]", r"(\1]"),
+        (r"\[([^][()]*,[^][()]*)\[", r"[\1)"),
+        (r"(?i:there (?:is|are) )?(?i:no (?:real )?solutions?|(?:the )?empty set)", r"\\emptyset"),
+        (r"(?i:all real(?: number)?s)", r"\\mathbb{R}"),
+    )
+)
+"""Other spellings of a whole answer, and the usual one."""
+_MODULUS = re.compile(r"\(?\\?[pb]?mod\{?(\d+)\}?\)?")
+_HALF_OF_DAY = re.compile(r"(?<=\d)([ap])\.?m\.?\Z", re.IGNORECASE)
 _DOUBLED = re.compile(r"\\\\(?=[a-zA-Z%{}])")
 _BARE_FRACTION = re.compile(r"\\[dt]?frac\s*(\{[^{}]*\}|\\pi|[a-zA-Z0-9])\s*(\{[^{}]*\}|\\pi|[a-zA-Z0-9])")
 _DANGLING = re.compile(r"[-+*/=^_<>,]\s*$")
@@ -133,6 +157,7 @@ def read_answer(content: str) -> MathAnswer | None:
 
 
 def _read(content: str) -> MathAnswer | None:
+    content = _LABEL.sub("", content, count=1) if _LABEL.match(content) else content
     quantity = read_quantity(content) or _stated_in_a_sentence(content)
     if quantity is not None:
         return MathAnswer(key=_key(content), quantity=quantity, unit=quantity.unit, scale=quantity.scale)
@@ -143,7 +168,7 @@ def _read(content: str) -> MathAnswer | None:
         return None
     unit, scale = "", Fraction(1)
     if match := _BASE.fullmatch(latex):
-        latex, unit = match[1], f"base {match[2]}"
+        latex, unit = match[1], f"base {NUMBER_WORDS.get(match[2], match[2])}"
     elif (match := _TRAILING.search(latex)) and match.start() and (found := read_unit(_TEXT.sub(r" \1 ", match[0]))):
         latex, (unit, scale) = latex[: match.start()].rstrip().replace(f"{match[0].rstrip()},", ","), found
     latex = _FUNCTION.sub(lambda match: "\\infty" if match[1].startswith("infi") else f"\\{match[1]} ", latex)
@@ -166,26 +191,30 @@ def _cleaned(content: str) -> str:
     """LaTeX without typography, layout, delimiters around it and a full stop."""
     text = _without_typography(content)
     for _ in range(4):
-        stripped = strip_delimiters(text.strip().strip("\"'`").rstrip(".,;").strip())
+        stripped = strip_delimiters(text.strip().strip("\"'`").rstrip(".,;:").strip())
         if (match := _TEXT.fullmatch(stripped)) is not None:
             stripped = match[1]
         if stripped == text:
             break
         text = stripped
     text = _JOINED.sub(", ", text) if not _RUN.search(_JOINED.sub("", _TEXT.sub("", _COMMAND.sub("", text)))) else text
+    for pattern, form in _FORMS:
+        if (match := pattern.fullmatch(text)) is not None:
+            text = match.expand(form)
+            break
     return _NAMED.sub(r"\\\1 ", _PLAIN_FONT.sub(r"\1", text.replace("\\$", "").replace("$", "")))
 
 
 def _without_typography(text: str) -> str:
     if not text.isascii():
-        text = _ROOT.sub(lambda match: f"\\sqrt{{{match[1] or match[2]}}}", text)
+        text = _ROOT.sub(lambda match: f"\\sqrt{_ROOTS[match[1]]}{{{match[2] or match[3]}}}", text)
         text = _INDEX.sub(lambda match: f"_{{{match[0].translate(_INDICES)}}}", text)
         text = plain_symbols("".join(_SYMBOLS.get(character, character) for character in text))
     if "\\begin" not in text:
         text = _DOUBLED.sub(r"\\", text)
     for spelling, usual in _SAME.items():
         text = text.replace(spelling, usual)
-    text = _UNDERLINED.sub(r"\1", _SPACELESS.sub(_with_space, text))
+    text = _UNDERLINED.sub(r"\1", _PLAIN_ROOT.sub(r"\\sqrt{\1}", _SPACELESS.sub(_with_space, text)))
     text = _LAYOUT.sub(lambda match: " " if match[0] in _SPACES or "quad" in match[0] else "", text)
     text = re.sub(r"(?<=\d) (?=\d{3}(?!\d))|(?<=\d)\{,\}(?=\d)", "", text)
     return _BARE_FRACTION.sub(
@@ -232,7 +261,7 @@ def _key(content: str) -> str:
     text = re.sub(r"\\[dt]frac", r"\\frac", text).replace("\\%", "%").replace("\\{", "{").replace("\\}", "}")
     text = re.sub(r"(?<=\d)\s+(?=\d)", "_", re.sub(r"(\\[a-zA-Z]+) (?=[^a-zA-Z])", r"\1", text))
     text = re.sub(r"\s+", "", text)
-    text = text.replace("a.m", "am").replace("p.m", "pm")
+    text = _HALF_OF_DAY.sub(lambda half: f"{half[1].lower()}m", _MODULUS.sub(r"mod\1", text))
     if match := re.fullmatch(r"\(([A-Za-z])\)", text):
         text = match[1]
     return text.lower() if _RUN.search(_COMMAND.sub("", text)) else text
@@ -242,6 +271,7 @@ _BETWEEN = re.compile(
     r"(?:\s|\$|\\[()\[\],;:! ]|,|;|\*|and|or|\\text\s*\{\s*,?\s*(?:and|or)\s*\}|\\q?quad|&|\\\\"
     r"|[a-zA-Z](?:_\{?\w\}?)?\s*=)*"
 )
+_BARE_BOX = re.compile(r"\\boxed[ \t]*(-?\d[\d.,]*\d|-?\d)")
 _PERCENT = re.compile(
     r"[\s$]*(?:\\[)\]]\s*)?(?:\\?%|percent\b|per cent\b|\\text\s*\{\s*(?:percent|\\?%)\s*\})", re.IGNORECASE
 )
@@ -256,8 +286,7 @@ def boxed_answer(text: str) -> str | None:
     ('-2, 1', '10\\%')
     """
     span = last_box(text)
-    if span is None and "\\fbox" in text:
-        text = text.replace("\\fbox", "\\boxed")
+    if span is None and (text != (text := _BARE_BOX.sub(r"\\boxed{\1}", text.replace("\\fbox", "\\boxed")))):
         span = last_box(text)
     if span is None:
         return None
@@ -283,17 +312,20 @@ def _joins(between: str) -> bool:
 _MARKS = r"[\s*_`\"'$:：]*"
 _STATED = re.compile(
     rf"(?:\bfinal answer(?: is)?|\banswer(?: is|\s*[:=])|\banswer(?=\s*\*+\s*:)|答案(?:是|为|為)?|答えは?|回答"
-    rf"|답은?|정답은?|ответ|respuesta|réponse|antwort|resposta|risposta|उत्तर|الإجابة|الجواب|^####){_MARKS}([^\n]{{1,{_NEAR}}})",
+    rf"|答(?=\s*[:：])|<answer>|답은?|정답은?|ответ|respuesta|réponse|antwort|resposta|risposta|उत्तर|الإجابة|الجواب|^####){_MARKS}([^\n]{{1,{_NEAR}}})",
     re.IGNORECASE | re.MULTILINE,
 )
 _SENTENCE_END = re.compile(r"[.!](?=\s)|[。！]")
 _ENDING = re.compile(
-    r"[\s*_`。.]*(?:です|である|だ|입니다|이다|。)?[\s*_`。.]*(?:I hope it is correct\.?)?\s*$", re.IGNORECASE
+    r"[\s*_`。.!]*(?:</answer>|です|である|だ|입니다|이다|。)?[\s*_`。.]*(?:I hope it is correct\.?)?\s*$",
+    re.IGNORECASE,
 )
 
 
-def stated_answer(text: str) -> str | None:
-    """Return what stands behind the last "answer is", "Answer:", "####" or "答案：" if it is a number or LaTeX alone.
+def stated_answer(text: str, gold: MathAnswer | None = None) -> str | None:
+    """Return what stands behind the last "answer is", "Answer:", "####" or "答案：" if it is a number or formula alone.
+
+    Words count only if they are the expected ones. Of a text of one short line, all counts.
 
     >>> stated_answer("Final Answer: __73__"), stated_answer("答えは42です。"), stated_answer("The answer is no.")
     ('73', '42', None)
@@ -301,13 +333,27 @@ def stated_answer(text: str) -> str | None:
     last = None
     for last in _STATED.finditer(text[-20_000:]):  # noqa: B007
         pass
-    if last is None:
+    if last is None and (len(text) > _NEAR or "\n" in text):
         return None
-    for line in (last[1], _SENTENCE_END.split(last[1])[0]):
+    mark = "" if last is None else last[0][: last.start(1) - last.start()]
+    said = without_emphasis(mark[len(mark.rstrip("*_`")) :] + (text if last is None else last[1])).lstrip("*_`")
+    for line in (said, _SENTENCE_END.split(said)[0]):
         content = _ENDING.sub("", line).strip("$ ")
-        if read_quantity(content) is not None:
+        reading = read_answer(content)
+        if reading is None:
+            continue
+        if reading.quantity or _is_formula(content, reading) or (gold is not None and gold.key == reading.key):
             return content
     return None
+
+
+def _is_formula(content: str, reading: MathAnswer) -> bool:
+    """Whether an answer without a box has no English in it: neither words nor an article."""
+    latex = None if content.startswith(("a ", "I ")) or len(content) < 2 else reading.latex
+    return latex is not None and _TWO_LETTERS.search(_COMMAND.sub("", latex)) is None
+
+
+_TWO_LETTERS = re.compile(r"(?![xyzabc]{2,3}(?![a-zA-Z]))(?<![a-zA-Z])[a-zA-Z]{2}")
 
 
 def is_complex(latex: str) -> bool:
@@ -329,7 +375,7 @@ def verdict_without_algebra(gold: MathAnswer, text: str) -> tuple[bool | None, s
         Whether it is right, or None if that needs algebra. The answer as it was written, or None if there is neither a
         box nor a number that is said to be the answer. The answer as it was read.
     """
-    answer = boxed_answer(text) or stated_answer(text)
+    answer = boxed_answer(text) or stated_answer(text, gold)
     if answer is None:
         return (None if last_box(text, mentions=True) is None else False), None, None
     found = read_answer(answer)

@@ -67,7 +67,7 @@ def _tolerance(size: Fraction) -> Fraction:
 
 
 _DIGITS = r"(?:\d{1,3}(?:(?P<mark>[, '])\d{3})(?:(?P=mark)\d{3})*|\d{1,3}(?:\.\d{3}){2,}(?![.\d])|\d+)"
-_CURRENCY = r"(?:US|A|C)?[$€£¥₹]|Rs\.?|USD|EUR|GBP"
+_CURRENCY = r"(?:(?:US|A|C) ?)?[$€£¥₹]|Rs\.?|USD|EUR|GBP"
 _NUMBER = re.compile(
     rf"(?P<sign>[-+]?)\s*(?P<before>{_CURRENCY})?\s*(?P<sign2>[-+]?)\s*(?:"
     r"(?P<whole>\d+(?: ?(?=\\)| (?=\d+ ?/)))?"
@@ -81,7 +81,10 @@ _NUMBER = re.compile(
 _FONT = re.compile(
     r"\\(?:text(?:bf|it|rm|sf|normal)?|mathrm|mathbf|mathit|mathsf|mbox|boldsymbol|bm|underline)\s*\{([^{}]*)\}"
 )
-DECORATION = r"\\(?:text)?color\s*\{\w*\}|\\(?:checkmark|bf|rm|it)(?![a-zA-Z])"
+DECORATION = (
+    r"\\(?:text)?color\s*\{\w*\}|\\tag\*?\{[^{}]*\}"
+    r"|\\(?:checkmark|bf|rm|it|[lL]arge|LARGE|[hH]uge|small|tiny|normalsize)(?![a-zA-Z])"
+)
 """LaTeX that changes how an answer looks, and not what it says."""
 _SPACES = re.compile(r"(?<!\\)\\[,;:! ]|\\q?quad|\\thinspace|[~\u00a0\u2000-\u200a\u202f\u205f\u3000]")
 _NOTHING = re.compile(
@@ -89,6 +92,7 @@ _NOTHING = re.compile(
 )
 _COMMA = re.compile(r"\{\s*,\s*\}|(?<=\d)\\,(?=\d{3})")
 _DEGREE = re.compile(r"\s*\^\s*\{?\s*\\circ\s*\}?|\\degree|°")
+_MICRO = re.compile(r"\\mu\s*(?=m\b)")
 _WRAPPED = re.compile(
     r"\\?\((.*)\\?\)|\$(.*)\$|\*\*(.*)\*\*|__(.*)__|[\"'`](.*)[\"'`]|\{(.*)\}|\\?\[(.*)\\?\]|\*(.*)\*", re.DOTALL
 )
@@ -97,7 +101,21 @@ _ABOUT = re.compile(
     r"(?:(?:the )?(?:final )?answer(?: is|(?=\s*[:=]))\s*[:=]?|\\approx|\\sim|≈|approximately|approx\.|about|=)\s*",
     re.IGNORECASE,
 )
-_SIGNS = dict(zip("−–﹣－＋．，％٪＄٫٬⁄’", "----+.,%%$.,/'", strict=True))
+_SIGNS = dict(zip("−–﹣－＋．，％٪＄٫٬⁄’", "----+.,%%$.,/'", strict=True)) | {"℃": "°C", "℉": "°F"}
+_ENDLESS = re.compile(r"(?<=\d)\s*(?:\\[lc]?dots|\.{3}|…)")
+_PERIOD = re.compile(r"(\.\d*?)(\d{1,6})\2{2,}\Z")
+_WORDS = (
+    "zero one two three four five six seven eight nine ten eleven twelve thirteen fourteen fifteen sixteen seventeen "
+    "eighteen nineteen twenty thirty forty fifty sixty seventy eighty ninety"
+)
+_SMALL, _TENS = _WORDS.split()[:20], _WORDS.split()[20:]
+NUMBER_WORDS = {word: number for number, word in enumerate(_SMALL)} | {
+    f"{tens}{between}{ones}": 10 * number + _SMALL.index(ones or "zero")
+    for number, tens in enumerate(_TENS, 2)
+    for ones in ("", *_SMALL[1:10])
+    for between in ("- " if ones else [""])
+}
+"""Number words below a hundred."""
 
 _POWERS = {ord(power): str(digit) for digit, power in enumerate("⁰¹²³⁴⁵⁶⁷⁸⁹")} | {ord("⁻"): "-", ord("ⁿ"): "n"}
 _POWER = re.compile("[⁰¹²³⁴⁵⁶⁷⁸⁹⁻ⁿ]+")
@@ -143,6 +161,12 @@ def read_quantity(text: str) -> Quantity | None:
     if text.isascii() and text.isdigit():
         return Quantity(Fraction(int(text)))
     text = _without_layout(text)
+    if (number := NUMBER_WORDS.get(text.lower())) is not None:
+        return Quantity(Fraction(number))
+    if (endless := _ENDLESS.search(text)) is not None:
+        text = _PERIOD.sub(r"\1\\overline{\2}", text[: endless.start()]) + text[endless.end() :]
+        if "overline" not in text:
+            return None
     match = _NUMBER.match(text)
     if match is None or (value := _value(match)) is None or (match["sign"] and match["sign2"]):
         return None
@@ -158,8 +182,9 @@ def _without_layout(text: str) -> str:
     text = plain_symbols(text)
     if "\\" in text or "{" in text or not text.isascii():
         text = _COMMA.sub(",", text).replace("\\dfrac", "\\frac").replace("\\tfrac", "\\frac")
+        text = text.replace("\\pounds", "£").replace("\\euro", "€").replace("\\Omega", "Ω")
         text = _SPACES.sub(" ", _NOTHING.sub("", text)).replace("\\%", "%").replace("\\$", "$")
-        text = _DEGREE.sub(" °", _FONT.sub(r" \1 ", _FONT.sub(r" \1 ", text)))
+        text = _MICRO.sub("μ", _DEGREE.sub(" °", _FONT.sub(r" \1 ", _FONT.sub(r" \1 ", text))))
     for _ in range(4):
         text = text.strip().rstrip("\\").rstrip()
         if text[:1] == "\\" and text[:2] in ("\\(", "\\["):

@@ -41,6 +41,7 @@ _UNITS = {
     "week": "week weeks wk",
     "month": "month months",
     "yr": "yr year years",
+    "acre": "acre acres",
     "am": "am a.m",
     "pm": "pm p.m",
     "N": "N newton newtons",
@@ -57,6 +58,25 @@ _UNITS = {
     "km/h": "kmh kmph kph",
     "mb": "mb megabyte megabytes",
     "gb": "gb gigabyte gigabytes",
+    "cm3": "cc",
+    "nm": "nm nanometer nanometers nanometre nanometres",
+    "μm": "μm µm um micrometer micrometers micron microns",
+    "ms": "ms millisecond milliseconds",
+    "kPa": "kpa kilopascal kilopascals",
+    "MPa": "mpa megapascal megapascals",
+    "kJ": "kj kilojoule kilojoules",
+    "kW": "kw kilowatt kilowatts",
+    "MW": "mw megawatt megawatts",
+    "kWh": "kwh",
+    "mV": "mv millivolt millivolts",
+    "kV": "kv kilovolt kilovolts",
+    "mA": "ma milliampere milliamperes",
+    "kHz": "khz kilohertz",
+    "MHz": "mhz megahertz",
+    "cal": "cal calorie calories",
+    "kcal": "kcal kilocalorie kilocalories",
+    "Ω": "Ω ohm ohms",
+    "fl": "fl fluid",
 }
 _SYMBOLS = {alias: symbol for symbol, aliases in _UNITS.items() for alias in aliases.split()}
 _SCALES = {
@@ -76,9 +96,11 @@ _VARIABLES = re.compile(r"^(?:[a-cx-z]{3,4}|[pqrs]{3}|[mnk]{3})$|[\u0370-\u03ff\
 _CJK = re.compile(r"[\u3040-\u30ff\u4e00-\u9fff\uac00-\ud7af]{1,3}")
 _MOST_PARTS = 6
 _UNIT = re.compile(
-    r"\s*(?P<joint>/|per\b|-)?\s*(?P<word>°\s*[CF]\b|[^\W\d_]+(?:\.m)?|[%°$€£¥₹¢])\.?"
-    r"(?:\s*\^?\s*(?:\{(?P<power>[23])\}|(?P<digit>[23²³])))?"
+    r"\s*(?:(?P<ratio>/|(?:per|an?|each|every)\b)|(?P<product>[*·⋅]|\\cdot)|-)?\s*"
+    r"(?:(?P<area>square|sq|cubic|cu)\.?\s+)?(?P<word>°\s*[CF]\b|[^\W\d_]+(?:\.m)?|[%°$€£¥₹¢])\.?"
+    r"(?:\s*\^?\s*(?:\{(?P<power>-?[1-3])\}|(?P<digit>[23²³])))?"
 )
+_POWERS = {"square": "2", "sq": "2", "cubic": "3", "cu": "3", "²": "2", "³": "3"}
 
 
 def parse_unit(text: str, start: int = 0, before: str = "") -> tuple[str, Fraction] | None:
@@ -98,12 +120,14 @@ def parse_unit(text: str, start: int = 0, before: str = "") -> tuple[str, Fracti
     while start < end:
         match = _UNIT.match(text, start)
         symbol = None if match is None or len(parts) > _MOST_PARTS else _symbol(match["word"], is_attached)
-        if match is None or symbol is None:
+        if match is None or symbol is None or (match["product"] and not parts):
             return None
         if not parts:
             scale = _SCALES.get(symbol, scale)
-        joint = "" if not parts else "/" if match["joint"] in ("/", "per") else " "
-        power = (match["power"] or match["digit"] or "").translate({ord("²"): "2", ord("³"): "3"})
+        power = match["area"] or match["power"] or match["digit"] or ""
+        power = _POWERS.get(power, power)
+        joint = "" if not parts else "/" if match["ratio"] or power.startswith("-") else " "
+        power = power.lstrip("-").replace("1", "")
         if symbol in ("°C", "°F") and parts == ["deg"]:
             parts, joint = [], ""
         if symbol != "per":

@@ -32,7 +32,7 @@ def test_recorded_episodes_score_as_recorded():
         (r"\boxed{2 \text{ circles}}", 2),
         (r"\boxed{2}, put in \boxed{} as asked", 2),
         (r"\boxed{2.5}", None),
-        (r"\boxed{two}", None),
+        (r"\boxed{two}", 2),
         (r"\boxed{}", None),
         (r"\boxed{" + "9" * 5_000 + "}", None),
         ("2", None),

@@ -25,10 +25,10 @@ VECTORS = Path(os.environ.get("GYM_LLM_VECTORS") or Path(__file__).parents[3] / 
 INTEGRAL = r"\int_0^{\infty} \frac{\sin(\tan(x^x))}{\log(1+x^x)} dx"
 
 
-def play(expected: str, text: str, **kwargs: Any) -> tuple[float, dict[str, Any]]:
+def play(expected: str, text: str, question: str = "?", **kwargs: Any) -> tuple[float, dict[str, Any]]:
     """(reward, info) of an episode in which the model says `text`."""
     env = gym.make("gym_llm/MathVerify-v0", **kwargs)
-    env.reset(options={"task": {"responses_create_params": {"input": "?"}, "expected_answer": expected}})
+    env.reset(options={"task": {"responses_create_params": {"input": question}, "expected_answer": expected}})
     message = {"type": "message", "role": "assistant", "content": [{"type": "output_text", "text": text}]}
     _, reward, terminated, _, info = env.step([message])
     assert terminated
@@ -141,6 +141,16 @@ def test_a_percentage_counts_by_its_number_and_by_its_value(
         (r"\infty", ["∞", r"+\infty", "infinity"], [r"-\infty", "0", "10^{40}"]),
         ("12", ["12;", r"\underline{12}", r"{\bf 12}", r"\color{blue}{12}", r"12 \checkmark"],
          ["1 2", "12!", r"12\pi", "12π"]),
+        (r"(-\infty,1)\cup(3,\infty)", [r"x<1 \text{ or } x>3", "x<1, x>3"],
+         [r"x<1", r"x\le 1 \text{ or } x>3", r"1<x<3", r"x>1 \text{ and } x<3"]),
+        ("-1<x<1", ["|x|<1", "(-1,1)", "x>-1, x<1", r"\{x : -1<x<1\}"], [r"|x|\le 1", "|x|>1", "x<1"]),
+        ("F_{n+1}", ["F_{n+1}"], ["F_n", "F_{n}+1"]),
+        ("2:3:4", ["4:6:8"], ["2:3:5", "2:3", "4:3:2"]),
+        (r"\begin{pmatrix}1\\2\end{pmatrix}", ["(1,2)", r"\langle 1,2\rangle", r"\begin{bmatrix}1\\2\end{bmatrix}"],
+         ["(2,1)", "[1,2]", r"\{1,2\}"]),
+        (r"x\equiv 3\pmod 7", [r"x \equiv 3 \pmod{7}", r"x\equiv 3\mod 7", r"x\equiv 3\ (\text{mod } 7)"],
+         [r"x\equiv 3\pmod 8", r"x\equiv 4 \pmod 7"]),
+        (r"6:00\text{ p.m.}", ["6:00 PM", r"6:00\text{ pm}"], ["6:00 a.m.", "7:00 PM"]),
         (r"\langle 1,2,3\rangle", ["(1,2,3)"], ["(3,2,1)", r"\{1,2,3\}"]),
         (r"\frac12", ["½", "0.5", "1/2", r"\frac{1}{2}", ".5", r"2^{-1}"], ["2", "12", r"\frac21"]),
         (r"45^\circ", ["45°", "45", "45 degrees", r"45^{\circ}"], ["54°", "45^2", "46"]),
@@ -180,6 +190,11 @@ def test_answers_that_are_right_and_near_misses(expected: str, right: list[str],
         ("10", r"It grew by $\boxed{10}$ percent.", 1.0),
         ("-2,1", r"The roots are $\boxed{-2}$ and $\boxed{1}$.", 1.0),
         ("1", r"The roots are $\boxed{-2}$ and $\boxed{1}$.", 0.0),
+        ("\\text{Monday}", "The answer is Monday.", 1.0),
+        ("\\text{Monday}", "The answer is Tuesday.", 0.0),
+        ("42", "这里一共有42个苹果。", 1.0),
+        ("x^2+1", "The answer is x^2 + 1.", 1.0),
+        ("x^2+1", "The answer is x^2 - 1.", 0.0),
         ("42", "答案：42", 1.0),
         ("42", "答えは42です。", 1.0),
         ("73", "Final Answer: __73__", 1.0),
@@ -193,6 +208,21 @@ def test_answers_that_are_right_and_near_misses(expected: str, right: list[str],
 )
 def test_what_stands_outside_a_box_counts_only_without_one(expected: str, text: str, reward: float) -> None:
     assert play(expected, text)[0] == reward
+
+
+@pytest.mark.parametrize(
+    ("question", "reward"),
+    [
+        ("Find a, b and c, in that order.", 0.0),
+        ("Give the values from least to greatest.", 0.0),
+        ("What are a, b and c, respectively?", 0.0),
+        ("Find all values of x.", 1.0),
+        ("Find all values, in any order.", 1.0),
+    ],
+)
+def test_a_bare_list_is_ordered_if_the_question_says_so(question: str, reward: float) -> None:
+    answers = (r"\boxed{14,7,18}", r"\boxed{7,14,18}")
+    assert [play("7,14,18", answer, question)[0] for answer in answers] == [reward, 1.0]
 
 
 @pytest.mark.parametrize(
