@@ -14,7 +14,7 @@ _SPACING = re.compile(
     r"|LARGE|small|text(?:bf|it|rm)?|math(?:bf|rm|it|sf|cal))(?![A-Za-z{])|\\color\s*\{[^{}]{0,40}\}"
     r"|\\[,;:! ()\[\]{}]|\$|(?<=[\w}.])~"
 )
-# A mark that opens before a word and closes behind one, or beside Chinese. The bound keeps thousands of open marks cheap.
+# A mark that opens before a word and closes behind one, or beside Chinese. The bound keeps thousands of marks cheap.
 _EMPHASIS = re.compile(
     r"(?<![*\\])(?<![^\W\u3040-\ud7af])(\*{1,3}|_{1,3}|`{1,3})(?=[^\s*_`])([^*`\n]{0,300}?[^\s*`\n])\1(?!\*|[^\W\u3040-\ud7af])"
 )

@@ -161,8 +161,8 @@ def read_quantity(text: str) -> Quantity | None:
     if text.isascii() and text.isdigit():
         return Quantity(Fraction(int(text)))
     text = _without_layout(text)
-    if (number := NUMBER_WORDS.get(text.lower())) is not None:
-        return Quantity(Fraction(number))
+    if (named := NUMBER_WORDS.get(text.lower())) is not None:
+        return Quantity(Fraction(named))
     if (endless := _ENDLESS.search(text)) is not None:
         text = _PERIOD.sub(r"\1\\overline{\2}", text[: endless.start()]) + text[endless.end() :]
         if "overline" not in text:
