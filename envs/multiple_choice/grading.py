@@ -12,6 +12,7 @@ import unicodedata
 from typing import Literal, NamedTuple
 
 from gym_llm.grading.choices import ANY_LETTER, Options, boxed_choice, line_choice, read_choice, stated_choice
+from gym_llm.grading.markup import without_emphasis, without_fonts
 
 GradingMode = Literal["strict_single_letter_boxed", "lenient_boxed", "lenient_answer_colon", "lenient_answer_colon_md"]
 
@@ -81,10 +82,15 @@ def extract_answer(text: str, options: Options, mode: GradingMode) -> str | None
 def search_last(patterns_and_text: tuple[list[str], str]) -> list[Capture | None]:
     """For each pattern, what its last match in the text captured (the whole match if it has no group).
 
+    If none matches, the text counts without fonts and emphasis, as simple-evals takes them out.
+
     A pattern may take exponential time and holds the interpreter meanwhile: call this in a worker process.
     """
     patterns, text = patterns_and_text
-    return [_last_capture(pattern, text) for pattern in patterns]
+    captures = [_last_capture(pattern, text) for pattern in patterns]
+    if not any(captures):
+        captures = [_last_capture(pattern, without_emphasis(without_fonts(text))) for pattern in patterns]
+    return captures
 
 
 def _last_capture(pattern: str, text: str) -> Capture | None:

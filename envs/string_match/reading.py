@@ -21,6 +21,8 @@ _SYMBOLS = str.maketrans(
      "﹦": "=", "﹤": "<", "﹥": ">"}
     | {power: f"^{digit}" for digit, power in enumerate("⁴⁵⁶⁷⁸⁹", 4)}
 )  # fmt: skip
+_QUOTES = str.maketrans("“”„‟«»‘’‚", '""""""\'\'\'')
+_TAG = re.compile(r"</?(?:b|i|u|em|strong|code)>")
 _UNIT = re.compile(r"\^\{?\\circ\}?|(?<=\d)\s*(?:[ck]?m(?:\^?2)?|mm|kg)(?=[\s.,;)]|$)")
 _INEXACT = re.compile(r"\d\s*/\s*\d|frac|^\W*(?:about|approx|\\approx|\\sim)|[≈~]")
 _LETTER = re.compile(r"\(?([A-Za-z])\)?\.?")
@@ -41,7 +43,8 @@ class Reading:
     """
 
     def __init__(self, text: str) -> None:
-        text = without_emphasis(unicodedata.normalize("NFKC", text).strip()).replace("\\%", "%").replace("\\$", "$")
+        text = unicodedata.normalize("NFKC", text).translate(_QUOTES).strip()
+        text = without_emphasis(_TAG.sub("", text)).replace("\\%", "%").replace("\\$", "$")
         if len(text) >= 2 and text[0] == text[-1] and text[0] in "\"'":
             text = text[1:-1]
         self.text = text

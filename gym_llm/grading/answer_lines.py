@@ -11,7 +11,7 @@ from gym_llm.grading.answers import is_blank
 # For a text in lower case. It begins with a literal, so that `re` passes quickly over the rest.
 _MARK = re.compile(
     r"answer(?:[*_`]{0,3}\s{0,99}[:：][*_`]{0,3}\s*+(?=\S)|[ \t]{1,9}is\b[*_`]{0,3}[ \t]*[:：]?\s*+(?=\S)"
-    r"|[*_`]{0,3}[ \t]*\n\s*+(?=\S))"
+    r"|[*_`]{0,3}[ \t]*\n\s*+(?=\S)|(?<=<answer)>\s*+(?=\S))"
 )
 _KINDS = r"(?:final|correct|right|best|only|closest|proper|overall|most\s(?:likely|accurate|appropriate|suitable))"
 _SUBJECT = re.compile(rf"(?:(?<!\w)(?:the|my|our)\s|^\W*)(?:{_KINDS}\s){{0,3}}[*_`]{{0,3}}$", re.IGNORECASE)
@@ -49,7 +49,7 @@ class Statement(NamedTuple):
 
 
 def answer_statements(text: str) -> list[Statement]:
-    r"""Return what the text gives as its answer, in order: after `Answer:`, "the answer is", or a heading "Answer".
+    r"""Return what the text gives as its answer: after `Answer:`, `<answer>`, "the answer is", or a heading "Answer".
 
     The mark may be in Markdown, in any case, and with words before it ("Final Answer:"). Without text behind it on its
     line, the next line that is not blank counts. A mark with nothing behind it, or with the words of a template
@@ -85,10 +85,12 @@ def _statement(text: str, mark: re.Match[str], before: str, stop: int) -> Statem
     is_phrase = sign.startswith("is")
     if is_phrase and ((subject := _SUBJECT.search(before)) is None or _DOUBT.search(before, 0, subject.start())):
         return None
-    if not is_phrase and ":" not in sign and "：" not in sign and _HEADING.fullmatch(before) is None:
+    if not is_phrase and not {":", "：", ">"}.intersection(sign) and _HEADING.fullmatch(before) is None:
         return None
     end = text.find("\n", mark.end(), stop)
     answer = text[mark.end() : stop if end < 0 else end].strip()
+    if sign == ">":
+        answer = answer.partition("</answer>")[0].rstrip()
     if end >= 0 and (option := _OPTION.match(answer)) is not None:
         answer += _next_option(option[1], text[end : end + _LONGEST_OPTION])
     if answer.endswith(">"):

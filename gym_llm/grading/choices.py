@@ -17,6 +17,7 @@ from functools import cached_property
 from gym_llm.grading.answer_lines import answer_statements, last_answer_line
 from gym_llm.grading.answers import last_box
 from gym_llm.grading.markup import without_markup
+from gym_llm.grading.quantities import read_quantity
 
 _LONGEST = 6_000
 """Characters of an answer that are looked at: more than any letter or option has. Normalising takes time quadratic in
@@ -64,10 +65,15 @@ _SENTENCE = re.compile(
     r"|not|see|explanation|reason|note|however|but|with|based|according|choice|option|answer)\b|[(\[]"
     r"|[A-Z]\S*\s+\S+\s+\S",
 )
-_NEGATION = re.compile(r"\b(?:not|no|never|neither|nor|none|non|cannot|without|except|unless)\b|n['’]t\b", re.I)
+_NEGATION = re.compile(
+    r"\b(?:not|no|never|neither|nor|none|non|cannot|without|except|unless|than|instead|(?:any|every)thing but)\b"
+    r"|\ball but\b|n['’]t\b|\\sqrt|√",
+    re.I,
+)
 _BRACKETED = re.compile(r"(?<![\w(])\(?([A-Z])\)")
 _LABEL = re.compile(r"[\W_]*([a-z])[).:\]]")
 _NUMBER = re.compile(r"\d+(?:[.,]\d+)*")
+_DECIMAL = re.compile(r"\.\d")
 _SCALED = re.compile(r"\s*(?:[%/^*×·]|\\%|percent|hundred|thousand|million|billion|trillion|dozen)", re.I)
 # Lines that begin another question, or collect the answers to several: a word, and the line before and after it.
 _NEXT_QUESTIONS = {
@@ -208,7 +214,7 @@ def _is_choice(letter: str, is_closed: bool, tail: str, options: Options, in_box
     if brief or _UNSURE.match(tail) or _DENIED.match(tail):
         return False
     separator, rest = _separated(tail)
-    agreement = options.agrees(letter.upper(), rest)
+    agreement = options.agrees(letter.upper(), rest.removeprefix("(").removesuffix(")"))
     if agreement is not None:
         return agreement
     if not options.texts and any(label != letter.upper() for label in _BRACKETED.findall(tail)):
@@ -254,7 +260,9 @@ def option_within(text: str, options: Options) -> str | None:
     >>> option_within("a dark red car", options), option_within("infrared", options), option_within("-5", options)
     ('B', None, None)
     """
-    return options.within(_comparable(_normal(text)))
+    number = read_quantity(text)
+    equal = [letter for letter, form in options.forms if number and number.is_same(read_quantity(form))]
+    return equal[0] if len(equal) == 1 else options.within(_comparable(_normal(text)))
 
 
 def boxed_choice(text: str, options: Options, *, texts: bool = False, within: bool = False) -> str | None:
@@ -355,7 +363,8 @@ def _normal(text: str) -> str:
 
 
 def _comparable(text: str) -> str:
-    return text.lower().strip(_AROUND)
+    text = text.lower().strip(_AROUND.replace(".", "")).rstrip(_AROUND)
+    return text if _DECIMAL.match(text) else text.lstrip(_AROUND)
 
 
 def _has_words(text: str, words: str) -> bool:

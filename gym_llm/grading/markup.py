@@ -12,7 +12,7 @@ _BRACES = re.compile(rf"{_FONT}|\\.|[{{}}]", re.DOTALL)
 _SPACING = re.compile(
     r"\\(?:left|right|[bB]igg?[lr]?|(?:display|text)style|q?quad|bf|rm|it|bfseries|itshape|[hH]uge|[lL]arge"
     r"|LARGE|small|text(?:bf|it|rm)?|math(?:bf|rm|it|sf|cal))(?![A-Za-z{])|\\color\s*\{[^{}]{0,40}\}"
-    r"|\\[,;:! ()\[\]{}]|\$|(?<=[\w}.])~"
+    r"|\\checkmark(?![a-z])|\\[,;:! ()\[\]{}]|\\$|\$|(?<=[\w}.])~"
 )
 # A mark that opens before a word and closes behind one, or beside Chinese. The bound keeps thousands of marks cheap.
 _EMPHASIS = re.compile(

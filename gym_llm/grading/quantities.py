@@ -47,6 +47,10 @@ class Quantity:
         factors = {self.scale / expected.scale} | ({Fraction(1)} if 1 in (self.scale, expected.scale) else set())
         return any(self._is_close_to(expected, factor) for factor in factors)
 
+    def is_same(self, other: Quantity | None) -> bool:
+        """Whether another quantity has exactly the same value, and the same unit."""
+        return other is not None and (self.value * self.scale, self.unit) == (other.value * other.scale, other.unit)
+
     def _is_close_to(self, expected: Quantity, factor: Fraction) -> bool:
         difference = abs(expected.value - self.value * factor)
         if not difference:

@@ -168,6 +168,8 @@ def test_lenient_answer_colon_md_sees_through_markdown(text: str, letter: str | 
         ([r"Answer\s*:\s*(\w)", r"Antwort\s*:\s*(\w)"], "Antwort: B", "B"),
         ([r"Answer\s*:\s*(\w)", r"Antwort\s*:\s*(\w)"], "Answer: F Antwort: B", "B"),
         (r"Selected: (\w)", r"\boxed{B}", "B"),
+        (r"Selected: (\w)", r"Selected: **B**", "B"),
+        (r"Selected: (\w)", r"Selected: \text{B}", "B"),
         (r"(a+)+$", "a" * 60 + r"! \boxed{B}", "B"),
     ],
 )

@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterator
 from itertools import islice
 
+from gym_llm.grading.answers import last_boxed
 from gym_llm.grading.fences import Fence, fences
 from gym_llm.grading.sql.plain_text import COMMENT, VERBS, statement_in
 
@@ -18,7 +19,8 @@ DIALECTS = {
 _BEGINS = re.compile(rf"(?:[\s(]|{COMMENT})*+{VERBS}", re.IGNORECASE)
 _LABEL = re.compile(rf"\*\*[^\n*]*+\*\*|(?:{'|'.join(map(re.escape, sorted(DIALECTS)))}):?[ \t]*\n", re.IGNORECASE)
 _TAG = re.compile(r"<(sql|query)>", re.IGNORECASE)
-_SPAN = re.compile(r"(?<!`)(`{1,2})(?!`)([^`]++)\1(?!`)")
+_SPAN = re.compile(r"(?<!`)(`{1,3})(?!`)([^`]++)\1(?!`)")
+_QUOTES = ('"', "'''", "“", "$")
 _NEMO_BEGINS = re.compile(r"\s{0,99}(?:SELECT|INSERT|UPDATE|DELETE|WITH|CREATE|ALTER|DROP)\b", re.IGNORECASE)
 _ASCII_LETTER = re.compile("[a-zA-Z]", re.IGNORECASE)
 _NEMO_BLOCK = re.compile(r"```sql\b", re.IGNORECASE)
@@ -64,6 +66,10 @@ def extract_sql(text: str, *, conform: bool = False) -> str | None:
     ):
         if statements:
             return statements[-1]
+    if "\\boxed" in text and _BEGINS.match(box := last_boxed(text) or ""):
+        text = box
+    elif text.lstrip().startswith(_QUOTES):
+        text = text.strip("\"'“”$ \n")
     statement = statement_in(text)
     return f"{statement};" if statement else None
 

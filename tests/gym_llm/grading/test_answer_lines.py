@@ -13,6 +13,9 @@ from gym_llm.grading.markup import without_markup
     [
         ("Answer: 5", "5", None),
         ("ANSWER : 5", "5", None),
+        ("Answer: 4\n<answer>\n5</answer> as asked.", "5", None),
+        ("Answer: <answer>5</answer>", "5", None),
+        ("<answer></answer>", None, None),
         ("Answer： 5", "5", None),
         ("**Answer:** 5", "5", None),
         ("**Answer: 5**", "5", None),

@@ -154,6 +154,7 @@ def test_an_options_own_words_deny_and_list_nothing(answer: str, letter: str | N
     [
         (COLOURS, "infrared", None),
         (COLOURS, "infra-red", None),
+        *((COLOURS, f"{words} red", None) for words in ("anything but", "all but", "other than", "instead of")),
         (COLOURS, "greenish", None),
         (COLOURS, "not green", None),
         (COLOURS, "anything except green", None),
@@ -167,7 +168,9 @@ def test_an_options_own_words_deny_and_list_nothing(answer: str, letter: str | N
         (NUMBERS, "-5", None),
         (NUMBERS, "5.5", None),
         (NUMBERS, "15", None),
-        (NUMBERS, "1/2", None),
+        *((NUMBERS, box, "D") for box in ("1/2", ".5", r"\frac12", "0.50")),
+        (NUMBERS, "5.0", "E"),
+        (NUMBERS, r"\sqrt{5}", None),
         (NUMBERS, "5%", None),
         (NUMBERS, "5^2", None),
         (NUMBERS, "5 million", None),

@@ -24,6 +24,8 @@ Q = "SELECT count(*) FROM t"
         Q, f"{Q};", f"SQL: {Q}", f"The query is {Q}. It counts the rows.", f"{Q}\n\nThis counts the rows; all of them.",
         f"{Q}\nThis counts the rows", f"{Q};\n\nNote: done; or not.", f"{Q}\n\n- It counts.", f"{Q}\n**Why**\nso",
         f"First:\nSELECT 0;\nBetter:\n{Q};", f"Use SELECT for this. Answer: {Q}", f"({Q})", f"```sql\n{Q}",
+        f'"{Q}"', f"“{Q}”", f"$${Q}$$", f"'''sql\n{Q}\n'''", f'"""\n{Q}\n"""', f"\\boxed{{{Q}}}",
+        f"SELECT all. ```{Q}```",
     ],
 )  # fmt: skip
 def test_the_statement_is_found_alone(text: str) -> None:
