@@ -73,7 +73,8 @@ def servers(known: dict[str, str]) -> Iterator[tuple[str, str]]:
     """Each resources server's environment, or the reason."""
     for name in names("resources_servers"):
         env_id = env_of_server(name)
-        yield f"{name}", f"works: `{env_id}`" if env_id else reason(known, name)
+        given = ", with your checkout of NeMo Gym" if name == "indian_banking" else ""
+        yield name, f"works: `{env_id}`{given}" if env_id else reason(known, name)
 
 
 def agents(known: dict[str, str]) -> Iterator[tuple[str, str]]:
@@ -98,10 +99,9 @@ def benchmarks(known: dict[str, str]) -> Iterator[tuple[str, str]]:
             yield name, reason(known, name)
             continue
         recipe = find_benchmark(name)
-        yield (
-            name,
-            f"works: `{recipe.name}`" if recipe.env_id else f"its tasks only: `{recipe.name}` has no verifier here",
-        )
+        given = "" if recipe.sources[0].place else ", with a file of NVIDIA's registry"
+        works = f"works: `{recipe.name}`{given}"
+        yield name, works if recipe.env_id else f"its tasks only: `{recipe.name}` has no verifier here"
 
 
 def configurations() -> Iterator[tuple[str, str]]:

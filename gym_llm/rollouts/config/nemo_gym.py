@@ -26,11 +26,11 @@ _HEAD_SERVER = "head_server"
 _REQUEST = "responses_create_params"
 _MODEL_SERVER = "_model_server"
 _GROUP_SIZE = "num_rollouts_per_prompt"
-_JUDGES = {"genrm": "judge"}
+_JUDGES = {"genrm": "judge", "user_sim": "user"}
 """Arguments of ours that NeMo Gym's servers have under other names."""
 _PLAYING_AGENTS = {"tau2": "gym_llm/Tau2-v0"}
 """Agents that have an environment of their own, and what plays it here."""
-_PLAYED_SERVERS = {"tales": "gym_llm/Tales-v0"}
+_PLAYED_SERVERS = {"indian_banking": "gym_llm/IndianBanking-v0", "tales": "gym_llm/Tales-v0"}
 """Servers whose own code plays here."""
 _FILE_ENDINGS = ("_fpath", "_path", "_file")
 

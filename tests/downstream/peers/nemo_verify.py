@@ -45,14 +45,16 @@ class Reply:
 
 
 class Judge(ServerClient):
-    """Repeats the texts of a case, in their order; without one more it fails."""
+    """Repeats the texts of a case, or those of a server's name, in their order; without one more it fails."""
 
     texts: list = []
+    models: dict = {}
 
     async def request(self, server_name, url_path, method, **_options):
-        if not self.texts:
+        texts = self.models.get(server_name, self.texts)
+        if not texts:
             raise ConnectionError("the judge has no more answers")
-        text = self.texts.pop(0)
+        text = texts.pop(0)
         if url_path.endswith("chat/completions"):
             message = {"role": "assistant", "content": text}
             choice = {"index": 0, "finish_reason": "stop", "message": message}
@@ -106,6 +108,7 @@ class Server:
         """Return the verdict about a case."""
         os.chdir(self.folder)
         self.judge.texts = [call["text"] for call in case.get("judge") or ()]
+        self.judge.models = case.get("models") or {}
         transport = httpx.ASGITransport(self.app)
         async with httpx.AsyncClient(transport=transport, base_url="http://server", timeout=60) as client:
             if self.turns:

@@ -225,7 +225,7 @@ def test_the_judge_of_a_server_is_an_argument_of_the_environment(capsys):
         ),
         ("'http://j/v1'", "''", "judge.responses_api_models.openai_model (a.yaml): it has no base URL"),
         ("equivalence_llm_judge", "mcqa", "gym_llm/MultipleChoice-v0 asks no other model; it changes nothing"),
-        ("domain: knowledge", "strict: 1", "gym_llm/EquivalenceLLMJudge-v0 has no such option; it changes nothing"),
+        ("domain: knowledge", "strict: 1", "gym_llm/EquivalenceLLMJudge-v0 has no such option; it is not used"),
     ],
 )
 def test_what_of_a_server_changes_nothing_is_said(old, new, said):
