@@ -22,11 +22,12 @@ from gym_llm.envs.genrm_compare.aggregation import (
     with_bonuses,
 )
 from gym_llm.grading.extraction import fences, json_values
-from gym_llm.judge import JudgedEnv
+from gym_llm.judge import JudgedEnv, json_object
 from gym_llm.tokens.parsers.thinking import strip_thinking
 from gym_llm.types import Item
 
 _LIMITS = {"score_1": (1.0, 5.0), "score_2": (1.0, 5.0), "ranking": (1.0, 6.0)}
+_READ = json_object(tuple(_LIMITS))
 _PRINCIPLE = (
     "Judge impartially which of the two responses serves the user better. First work out an answer of your own, and "
     "compare both with it. Look for mistakes. A good response is correct and does what was asked. It asks back where "
@@ -191,7 +192,10 @@ class GenRMCompare(JudgedEnv):
         return Lengths(len(reasoning.strip()), len(answer.strip()), style_density(answer, conform=bool(self.conform)))
 
     def _parse(self, text: str) -> tuple[float, float, float] | None:
-        """Return the two scores and the ranking: the first in a block of JSON, else the last in the text."""
+        """Return the two scores and the ranking; to conform the first in a block of JSON, else the last in the text."""
+        if not self.conform:
+            value = _READ(text)
+            return None if value is None else self._scores(value)
         for fence in fences(text):
             if fence.language == "json":
                 for value in json_values(fence.body, dict):

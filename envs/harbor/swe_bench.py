@@ -23,10 +23,12 @@ _FOLDER, _PATCH, _LOG, _SCRIPT = "/tmp", "gym_llm.patch", "gym_llm.log", "gym_ll
 _CHANGED = re.compile(r"^diff --git a/(.+?) b/(.+)$", re.MULTILINE)
 _COLOUR = re.compile(r"\x1b\[[\d;]*m")
 _PYTEST = re.compile(r"^(?:\[gw\d+\](?: \[ *\d+%\])? )?(PASSED|FAILED|ERROR|SKIPPED|XFAIL|XPASS) (?!\[\d+\] )(\S.*)$")
-_PROGRESS = re.compile(r"^(\S+::.*\S)\s+(PASSED|FAILED|ERROR|SKIPPED|XFAIL|XPASS)(?: \(.*\))?(?:\s+\[ *\d+%\])?\s*$")
+_PROGRESS = re.compile(r"^(\S+::.*\S)\s+(PASSED|FAILED|ERROR|SKIPPED|XFAIL|XPASS)(?: \(.*\))?(?:\s*\[ *\d+%\])?\s*$")
 _UNITTEST = re.compile(r"^(\w+ \([\w.]+\))(?:\n.*)? \.\.\. (ok|FAIL|ERROR|skipped.*|expected failure)$", re.MULTILINE)
 _UNITTEST_LINE = re.compile(r"^(\S.*?) \.\.\. (ok|FAIL|ERROR|skipped.*|expected failure)$", re.MULTILINE)
 _SYMPY = re.compile(r"^(test_\w+)(?: .*)? (ok|F|E)$", re.MULTILINE)
+_BUTTONS = {"MouseButton.LEFT": "1", "MouseButton.MIDDLE": "2", "MouseButton.RIGHT": "3"}
+_BUTTON = re.compile("|".join(_BUTTONS))
 _PASSED = {"PASSED", "XFAIL", "ok", "expected failure"}
 _ALL = [events for events in dict.fromkeys(python_logs.EVENTS.values()) if events is not python_logs.sympy]
 _SHOWN = 20
@@ -64,14 +66,21 @@ def general_states(output: str) -> dict[str, str]:
     """Return the worst state of each test in the output of any of Python's test programs."""
     states: dict[str, str] = {}
     output = _COLOUR.sub("", output)
-    for name, state in chain(_events(output), *(events(output) for events in _ALL)):
+    numbered = _BUTTON.sub(lambda button: _BUTTONS[button[0]], output) if "MouseButton" in output else ""
+    for name, state in chain(_events(output), _events(numbered), *(events(output) for events in _ALL)):
         before = states.get(name, state)
         states[name] = before if before not in _PASSED and state in (*_PASSED, log_parsers.SKIPPED) else state
     return states
 
 
 def _events(output: str) -> Iterator[tuple[str, str]]:
+    begun = ""  # a test whose state is on a line of its own
     for line in output.splitlines():
+        line = line.rstrip()
+        if begun and line in ("ok", "OK"):
+            yield begun, "ok"
+        if " ..." in line:
+            begun = line.removesuffix(" ...") if line.endswith(" ...") else ""
         if match := _PYTEST.match(line):
             name = match[2].strip() if match[1] == "PASSED" else match[2].partition(" - ")[0].strip()
             yield from ((one, match[1]) for one in {name, name.split()[0]} if name)

@@ -4,22 +4,20 @@ from typing import Any
 
 from gym_llm.judge.answers import Answer
 from gym_llm.judge.engine_argument import EngineArgument, auxiliary_engine, check_engine
-from gym_llm.judge.json_verdicts import json_field, json_objects
+from gym_llm.judge.json_verdicts import json_field, json_object, json_objects
 from gym_llm.judge.judge import Judge, Params
 from gym_llm.judge.judge_prompts import Prompt, make_prompt, read_prompt
 from gym_llm.judge.judged_env import FAILS, JudgedEnv, Judgement
 from gym_llm.judge.letter_verdicts import letter
+from gym_llm.judge.number_verdicts import boxed_score, number_over, points
 from gym_llm.judge.simulated_user import SimulatedUser
 from gym_llm.judge.verdicts import (
     Labels,
     Parser,
-    boxed_score,
     first_label,
     labels,
     last_label,
     meant_match,
-    number_over,
-    points,
     tail_label,
     yes_no_line,
 )
@@ -42,6 +40,7 @@ __all__ = [
     "check_engine",
     "first_label",
     "json_field",
+    "json_object",
     "json_objects",
     "labels",
     "last_label",

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from gym_llm.judge.last_word import VERDICTS, is_last_word, noun_of, plain
-from gym_llm.judge.withdrawn import is_meant
+from gym_llm.judge.withdrawn import is_denied, is_meant
 
 MOST_READ = 50_000  # characters from the end, where every character may cost more than a look
 _MOST_BRACES = 300
@@ -16,8 +16,10 @@ _DECODE = json.JSONDecoder(strict=False).raw_decode  # a text may have line brea
 _SLIPS = re.compile(
     r",(?=\s{0,20}[}\]])|(?<=[:\s])(?:True|False|None|TRUE|FALSE|NULL)(?=\s{0,9}[,}\]])|[“”]"
     r"|(?<=[{,:\s])'(?=[^'\"\n]{1,99}'\s{0,9}[,:}\]])|(?<=[^\s{,:])'(?=\s{0,9}[,:}\]])"
+    r"|(?<=[\s,])(?://|#)[^\"\n]{0,200}$",
+    re.MULTILINE,
 )
-"""A comma too many, Python's names and single quotes, and a printer's quotes."""
+"""A comma too many, Python's names and single quotes, a printer's quotes, and comments."""
 _MENDED = {",": " ", "None": "null", "NULL": "null"}  # each as long as before
 _MENDED |= {name: name.lower() for name in ("True", "False", "TRUE", "FALSE")}
 _WORDS = {"true": True, "yes": True, "false": False, "no": False}
@@ -41,8 +43,7 @@ def json_field(key: str, allowed: Sequence[Any] | None = None, *, ignore_case: b
     >>> json_field("met", (True, False))('{"met": false}. No: {"met": "true",}')
     True
     """
-    noun = re.compile(noun_of(key))
-    named = re.compile(rf"(?<![\w/-])[\"'“`*]{{0,4}}{noun_of(key)}[\"'”`*]{{0,4}}\s{{0,3}}[:=>|]", re.IGNORECASE)
+    named = _named(key)
     line = re.compile(named.pattern + _SCALAR, re.IGNORECASE)
 
     def value_of(value: Any) -> Any:
@@ -54,28 +55,60 @@ def json_field(key: str, allowed: Sequence[Any] | None = None, *, ignore_case: b
 
     def parse(text: str) -> Any:
         text = plain(text[-MOST_READ:])
-        start, end, value = -1, 0, None
-        for first, last, members in reversed(list(_placed_objects(text))):
-            values = [
-                value
-                for each in (members, *members.values())
-                if isinstance(each, dict)
-                for name, value in each.items()
-                if name == key or noun.fullmatch(name.strip())
-            ]
-            if values:
-                start, end, value = first, last, values[0]
-                break
-        for match in line.finditer(text, end) if allowed is not None else ():
-            opened = text.rfind("{", end, match.start()) > text.rfind("}", end, match.start())
+        start, end, last, members = _last_with(text, (key,))
+        value = next((value for name, value in (members or {}).items() if _is_one_of(name, (key,))), None)
+        for match in line.finditer(text, last) if allowed is not None else ():
+            opened = text.rfind("{", last, match.start()) > text.rfind("}", last, match.start())
             if not opened or text.find("}", match.end() - 1) >= 0:  # not cut off in the middle of an object
-                start = text.rfind("{", end, match.start()) if opened else match.start()
-                end, value = match.end(), match[1]
-        if start < 0 or not is_meant(text, start, end) or not is_last_word(text, end, named, VERDICTS):
+                start = text.rfind("{", last, match.start()) if opened else match.start()
+                end = last = match.end()
+                value = match[1]
+        if start < 0 or not is_meant(text, start, end) or not is_last_word(text, last, named, VERDICTS):
             return None
         return value_of(value)
 
     return parse
+
+
+def json_object(keys: Sequence[str]) -> Callable[[str], dict[str, Any] | None]:
+    """The last JSON object, or object in one, that has any of the keys; None if the judge denies it.
+
+    >>> json_object(("a", "b"))('{"a": 1}. No: {"all": {"a": 2, "b": 1}}')
+    {'a': 2, 'b': 1}
+    """
+    forms = [_named(key) for key in keys]
+
+    def parse(text: str) -> dict[str, Any] | None:
+        text = plain(text[-MOST_READ:])
+        start, end, last, members = _last_with(text, keys)
+        return (
+            members
+            if start >= 0 and is_meant(text, start, end) and is_last_word(text, last, *forms, VERDICTS)
+            else None
+        )
+
+    return parse
+
+
+def _named(key: str) -> re.Pattern[str]:
+    return re.compile(rf"(?<![\w/-])[\"'“`*]{{0,4}}{noun_of(key)}[\"'”`*]{{0,4}}\s{{0,3}}[:=>|]", re.IGNORECASE)
+
+
+def _is_one_of(name: str, keys: Sequence[str]) -> bool:
+    return any(name == key or re.fullmatch(noun_of(key), name.strip()) for key in keys)
+
+
+def _last_with(text: str, keys: Sequence[str]) -> tuple[int, int, int, dict[str, Any] | None]:
+    """Return where the last object that is not denied begins and ends, where the denied ones behind it end, and it."""
+    last = 0
+    for start, end, members in reversed(list(_placed_objects(text))):
+        for each in (members, *members.values()):
+            if isinstance(each, dict) and any(_is_one_of(name, keys) for name in each):
+                last = last or end
+                if not is_denied(text, start):
+                    return start, end, last, each
+                break
+    return -1, 0, last, None
 
 
 def _same_word(allowed: Any, said: str) -> bool:
@@ -90,12 +123,16 @@ def json_objects(text: str) -> Iterator[dict[str, Any]]:
     return (value for _, _, value in _placed_objects(text[-MOST_READ:]))
 
 
+def _mended(slip: re.Match[str]) -> str:
+    return _MENDED.get(slip[0]) or ('"' if len(slip[0]) == 1 else " " * len(slip[0]))
+
+
 def _placed_objects(text: str) -> Iterator[tuple[int, int, dict[str, Any]]]:
     braces: list[int] = []
     place = len(text)
     while len(braces) < _MOST_BRACES and (place := text.rfind("{", 0, place)) >= 0:
         braces.append(place)
-    end, mended = 0, ""
+            mended = mended or " " * braces[-1] + _SLIPS.sub(_mended, text[braces[-1] :])
     for place in reversed(braces):
         if place < end:
             continue

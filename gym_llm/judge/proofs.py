@@ -7,7 +7,7 @@ from typing import Any
 
 from gym_llm.judge.judge import Params
 from gym_llm.judge.judged_env import FAILS, JudgedEnv
-from gym_llm.judge.verdicts import boxed_score
+from gym_llm.judge.number_verdicts import boxed_score
 from gym_llm.tokens.parsers.thinking import strip_thinking
 from gym_llm.types import Row
 

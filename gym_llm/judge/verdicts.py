@@ -11,14 +11,11 @@ from __future__ import annotations
 
 import functools
 import itertools
-import math
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple, TypeAlias
 
-from gym_llm.grading.answers import last_box
-from gym_llm.judge.json_verdicts import MOST_READ
 from gym_llm.judge.last_word import (
     ADJECTIVES,
     AFTER_NOUN,
@@ -36,31 +33,20 @@ Parser: TypeAlias = Callable[[str], Any]
 """From a judge's text to what it decided; None if it cannot be read."""
 
 _TAIL = 4_000  # characters at the end, where a verdict nearly always is
-_FLAT_BOX = re.compile(r"\\boxed\{([^}]*)\}")
-_ANY_BOX = re.compile(r"\\?f?boxed\s?\{")
-_FRACTION = re.compile(r"\\[dt]?frac\{?(\d)\}?\{?(\d)\}?|(\d)\s?/\s?(\d)")
-_WRAPPED = re.compile(r"\\(?:text\w{0,2}|math\w{2})\{([^{}]*)\}")
-_NEMO_NUMBER = r"([-+]?\d{1,9}(?:\.\d{1,9})?)"
-_NUMBER = r"([-+]?\d{1,9}(?:\.\d{1,9}|,\d{1,2})?)(?![\w%]|[.,]?\d|\s?[-–—~^]\s?\d|\sto\s\d)"
-_BRACKETS = re.compile(rf"score\s?\[\s?{_NUMBER}\s?\]\s?/\s?\w{{0,20}}\s?\[\s?{_NUMBER}\s?\]", re.IGNORECASE)
-_NEMO_BRACKETS = re.compile(
-    rf"score\s?\[\s?{_NEMO_NUMBER}\s?\]\s?/\s?(?:max[_\s-]?possible[_\s-]?)?score\s?\[\s?{_NEMO_NUMBER}\s?\]",
-    re.IGNORECASE,
-)
-_OVER = re.compile(rf"(?<![\d.,]){_NUMBER}[\s*_`]{{0,4}}(?:/|out\sof)[\s*_`]{{0,4}}{_NUMBER}", re.IGNORECASE)
-_NEMO_OVER = re.compile(rf"(?<![\d.]){_NEMO_NUMBER}\s{{0,3}}(?:/|out of)\s{{0,3}}{_NEMO_NUMBER}", re.IGNORECASE)
+WRAPPED = re.compile(r"\\(?:text\w{0,2}|math\w{2})\{([^{}]*)\}")
 _IN_BRACKETS = re.compile(r"\[\s?\[[^\n]{0,40}\S")
 _OTHER_QUESTIONS = ("COMPLIED", "REFUSED", "SAFE", "UNSAFE", "HAS_EXPLANATION", "NO_EXPLANATION")
 """Labels of verifiers that ask a judge two things: a dry run's judge gives them all."""
 _LONGEST_OTHER = 24
+_MARKUP = " \t.*_`\"'()[]{}$\\"
 MOST_WORDS = 100  # words behind a label that are looked at
 
 
 def last_label(text: str, labels: Sequence[str], *, ignore_case: bool = False) -> str | None:
     """The label of the last whole occurrence in the text; None without one, or if the judge denies or quotes it.
 
-    Labels in brackets are read in other cases and with other spaces as well. None, too, if anything behind the label
-    looks like another verdict.
+    Labels in brackets are read in other cases and with other spaces as well. So is a last line that is nothing else,
+    without brackets. None, too, if anything behind the label looks like another verdict.
 
     >>> last_label("It is not INCORRECT: CORRECT", ["CORRECT", "INCORRECT"])
     'CORRECT'
@@ -69,11 +55,12 @@ def last_label(text: str, labels: Sequence[str], *, ignore_case: bool = False) -
     """
     text = plain(text)
     if "\\text" in text or "\\math" in text:
-        text = _WRAPPED.sub(r"\1", text)
+        text = WRAPPED.sub(r"\1", text)
     forms = label_forms(tuple(labels), ignore_case)
     match = last_match(forms.label, text)
     if match is None:
-        return None
+        only = forms.word.fullmatch(text[-MOST_WORDS:].rstrip().rpartition("\n")[2].strip(_MARKUP))
+        return forms.label_in(only) if only else None
     label = forms.label_in(match)
     if not is_meant(text, match.start(), match.end(), in_prose=match[0] != label and label.isalpha()):
         return None
@@ -218,157 +205,24 @@ def yes_no_line(marker: str, *, yes: str = "yes", no: str = "no", conform: bool 
     >>> parse("Judgement: **Yes**, at first. Judgement: no"), parse("Judgement: not sure")
     (False, None)
     """
-    words = f"({re.escape(yes)}|{re.escape(no)})"
+    words = f"{re.escape(yes)}|{re.escape(no)}"
     if conform:
-        pattern = re.compile(rf"{re.escape(marker)}\s{{0,99}}{words}", re.IGNORECASE)
+        pattern = re.compile(rf"{re.escape(marker)}\s{{0,99}}({words})", re.IGNORECASE)
     else:
+        either = rf"(?!\s?(?:/|,?\s(?:and|or)\s)\s?(?:{words})\b)"
+        words = f"({words})" if yes != "yes" else f"(?:({words})|(true)|false)"
         noun, form = rf"(?<![^\W_])(?<!/){ADJECTIVES}{noun_of(marker)}s?", form_of(noun_of(marker))
         heading = r"[*_\s]{0,4}\n{1,2}[*_]{0,3}"
-        pattern = re.compile(rf"{noun}(?:{AFTER_NOUN}{BEFORE_VALUE}|{heading}){words}(?![\w-])", re.IGNORECASE)
+        pattern = re.compile(rf"{noun}(?:{AFTER_NOUN}{BEFORE_VALUE}|{heading}){words}(?![\w-]){either}", re.IGNORECASE)
 
     def parse(text: str) -> bool | None:
         match = last_match(pattern, text) if conform else meant_match(pattern, text, form)
         if match is None:
             return None
-        said: str = match[1]
-        return said.lower() == yes.lower()
+        said: str = match[1] or match[2] or ""
+        return said.lower() in (yes.lower(), "true")
 
     return parse
-
-
-def boxed_score(allowed: Sequence[float] = (0.0, 0.5, 1.0), *, conform: bool = False, meant: bool = True) -> Parser:
-    r"""The number in the last `\boxed{…}`, if it is one of these; fractions count, but not with `conform`.
-
-    Args:
-        allowed: The numbers that count.
-        conform: Whether to read as NeMo Gym does.
-        meant: Whether a box that the judge denies is unreadable; not with `conform`.
-
-    >>> parse = boxed_score()
-    >>> parse(r"Not \boxed{0}, but \boxed{\frac{1}{2}}"), parse(r"\boxed{0.7}")
-    (0.5, None)
-    """
-
-    def parse(text: str) -> float | None:
-        if conform:
-            start = text.rfind("\\boxed{")
-            match = _FLAT_BOX.match(text, start) if start >= 0 else None
-            box = match[1] if match else None
-        else:
-            text = plain(text)
-            span = last_box(text)
-            if span is not None and meant:
-                is_clear = is_meant(text, text.rfind("\\boxed", 0, span[0]), span[1] + 1)
-                span = span if is_clear and is_last_word(text, span[1] + 1, _ANY_BOX, VERDICTS, SCORES) else None
-            box = None if span is None else text[span[0] : span[1]]
-        number = None if box is None or len(box) > 60 else _number_in(box.strip(), is_lenient=not conform)
-        return number if number in allowed else None
-
-    return parse
-
-
-def points(total: int = 7) -> Parser:
-    """N of the last `<points>N out of 7</points>`, a number from 0 to the total.
-
-    >>> points(7)("<points>3 out of 7</points> … no: <points>6 out of 7</points>")
-    6.0
-    """
-    pattern = re.compile(
-        rf"<\s?points\s?>[\s*]{{0,3}}{_NUMBER}(?:[\s*]{{0,3}}(?:/|out of)\s{{0,3}}{total}(?:\spoints)?)?[\s*.]{{0,3}}"
-        r"</\s?points\s?>",
-        re.IGNORECASE,
-    )
-    any_tag = re.compile(r"<\s?points", re.IGNORECASE)
-
-    def parse(text: str) -> float | None:
-        match = meant_match(pattern, text, any_tag, SCORES)
-        value = math.nan if match is None else _decimal(match[1])
-        return value if 0 <= value <= total else None
-
-    return parse
-
-
-def number_over(maximum: float = 10.0, word: str = "score", *, conform: bool = False) -> Parser:
-    """The score, on a scale to `maximum`, of the last line that has the word and one; None if it is not on the scale.
-
-    As `score[7] / max_score[10]`, `3.5 / 5`, `7 out of 10` or `score: 7`; of several in a line the last, with `conform`
-    the first.
-
-    >>> parse = number_over(10)
-    >>> parse("Score: 3"), parse("The score is 4 / 5, I think."), parse("score[7] / max_score[10]"), parse("7")
-    (3.0, 8.0, 7.0, None)
-    >>> parse("Score: 9,5"), parse("Score: 95"), parse("Score: -1")
-    (9.5, None, None)
-    """
-    if conform:
-        return functools.partial(_nemo_number_over, maximum, word)
-    noun = noun_of(word)
-    alone = re.compile(
-        rf"{noun}s?(?:\sout\sof\s\d{{1,4}})?{AFTER_NOUN}{BEFORE_VALUE}{_NUMBER}(?!\s?(?:/|out\sof))", re.IGNORECASE
-    )
-    heading = re.compile(
-        rf"^[\s#*_]{{0,6}}{noun}[*_:\s]{{0,4}}\n\s{{0,4}}([^\n]{{1,20}})$", re.IGNORECASE | re.MULTILINE
-    )
-    named, form = re.compile(noun), form_of(noun)
-
-    def parse(text: str) -> float | None:
-        text = heading.sub(lambda match: f"{word}: {match[1]}", plain(text[-MOST_READ:]))
-        start = len(text)
-        for place in reversed([match.start() for match in named.finditer(text)]):
-            if place >= start:
-                continue
-            start, end = text.rfind("\n", 0, place) + 1, text.find("\n", place)
-            line = text[start:] if end < 0 else text[start:end]
-            over = _BRACKETS.search(line) or last_match(_OVER, line)
-            match = max(filter(None, (over, last_match(alone, line))), key=lambda each: each.end(), default=None)
-            if match is None and not form.search(line):
-                continue
-            is_clear = match is not None and is_meant(line, match.start(), match.end())
-            if match is None or not (is_clear and is_last_word(text, start + match.end(), form, SCORES)):
-                return None
-            value, most = _decimal(match[1]), _decimal(match[2]) if match is over else maximum
-            return value * maximum / most if 0 <= value <= most and most > 0 else None
-        return None
-
-    return parse
-
-
-def _nemo_number_over(maximum: float, word: str, text: str) -> float | None:
-    alone = re.compile(
-        rf"{re.escape(word)}[*_\"'`]{{0,3}}\s{{0,3}}(?::|=|is)[\s*_\"'`\[]{{0,6}}{_NEMO_NUMBER}", re.IGNORECASE
-    )
-    for line in reversed(text[-MOST_READ:].splitlines()):
-        if word.lower() not in line.lower():
-            continue
-        if match := _NEMO_BRACKETS.search(line) or _NEMO_OVER.search(line):
-            over = float(match[2])
-            return float(match[1]) / over * maximum if over > 0 else None
-        if match := alone.search(line):
-            return float(match[1])
-    return None
-
-
-def number(text: str) -> float | None:
-    """The text as a finite number, or None."""
-    return _number_in(text.strip(), is_lenient=False) if len(text) < 40 else None
-
-
-def _number_in(text: str, *, is_lenient: bool) -> float | None:
-    if is_lenient:
-        text = _WRAPPED.sub(r"\1", text).strip("$ ").replace("½", "1/2")
-        if match := _FRACTION.fullmatch(text):
-            above, below = (int(digit) for digit in match.groups() if digit is not None)
-            return above / below if below else None
-        text = text.replace(",", ".")
-    try:
-        value = float(text)
-    except ValueError:
-        return None
-    return value if math.isfinite(value) else None
-
-
-def _decimal(text: str) -> float:
-    return float(text.replace(",", "."))
 
 
 def meant_match(pattern: re.Pattern[str], text: str, *forms: re.Pattern[str]) -> re.Match[str] | None:

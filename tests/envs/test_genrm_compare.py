@@ -120,8 +120,10 @@ def test_a_judge_that_fails_masks_the_group_and_text_without_scores_counts_as_th
         ("{}", None),
         ('{"score_1": ' + "[" * 50_000, None),
         ("{" * 100_000, None),
+        (f"```json\n{verdict(5, 1)}\n```\nWait, that is the wrong way round.", 5.0),
+        (f"{verdict(5, 1)}\nScore_1: 2", 5.0),
     ],
-    ids=range(11),
+    ids=range(13),
 )
 def test_scores_out_of_range_are_unread_and_no_text_raises(said: str, theirs: float | None) -> None:
     texts = [said, verdict(3, 3, 3.5)]
@@ -129,6 +131,16 @@ def test_scores_out_of_range_are_unread_and_no_text_raises(said: str, theirs: fl
     assert rewards(group) == [3.0, 3.0] and group[0]["info"]["unread"] == 1
     group = compare(Answers(["a", "b"]), *texts, judge_retries=0, conform="nemo")
     assert group[0]["reward"] == (3.0 if theirs is None else (theirs + 3.0) / 2)
+
+
+@pytest.mark.parametrize(
+    "last", [verdict(1, 5)[:-1] + ",}", verdict(1, 5).replace('"', "'"), verdict(1, 5) + ", not {}"]
+)
+def test_the_last_scores_that_are_meant_count_as_badly_as_they_are_written(last: str) -> None:
+    assert rewards(compare(Answers(["a", "b"]), f"```json\n{verdict(5, 1)}\n```\nNo:\n{last}", verdict(3, 3, 3.5))) == [
+        2,
+        4,
+    ]
 
 
 def test_principles_typed_content_and_other_models_prompts() -> None:

@@ -281,6 +281,8 @@ def test_a_long_log_holds_up_no_other_episode(parser: str) -> None:
         ("PASSED t.py::a[log(photon /s)]\nPASSED t.py::a[log(photon /m)]", "t.py::a[log(photon", "astropy"),
         ("PASSED t.py::test_a[a-b c]", "t.py::test_a[a-b", "astropy"),
         ("PASSED t.py::c[MouseButton.LEFT-MouseButton.RIGHT]", "t.py::c[1-3]", "matplotlib"),
+        ("t.py::c[MouseButton.RIGHT-MouseButton.MIDDLE] PASSED [ 5%]", "t.py::c[3-2]", ""),
+        ("test_a (app.T) ...\n  Creating table\n    Running deferred SQL...\nok", "test_a (app.T)", ""),
         ("PASSED t.py::a[/usr/lib/x]", "t.py::a[/x]", "requests"),
         ("PASSED t.py::a[\x0e\x1fx]", "t.py::a[x]", "sphinx"),
         ("\x1b[32mPASSED\x1b[0m t.py::a", "t.py::a", "sphinx"),

@@ -31,7 +31,7 @@ GRADE = letter("ABC", {"CORRECT": "A", "INCORRECT": "B", "NOT_ATTEMPTED": "C"})
         ("It could be [[A!=B]], but: [[A=B]]", True, False),
         ("[[A=B]]", True, True),
         ("[[A!=B]]", False, False),
-        ("[A=B]", None, None),
+        ("[A=B]", True, None),
         ("", None, None),
     ],
 )
@@ -246,7 +246,7 @@ def test_points_of_a_total() -> None:
         ("Score: 3/0", None),
         ("Score: 9\nThe end", 9.0),
         ("Score: high", None),
-        ("7/10", None),
+        ("7/10", 7.0),
     ],
 )
 def test_a_score_over_a_maximum(text: str, score: float | None) -> None:
