@@ -20,13 +20,14 @@ _PARSERS = {
     "<function=": "qwen3_coder",
     "<invoke ": "minimax_m2",
     "<tool_call>": "hermes",
-    "<｜tool▁call": "deepseek_v3",
+    "tool▁call": "deepseek_v3",
     "<|tool_calls_section_begin|>": "kimi_k2",
     "<|tool_call_begin|>": "kimi_k2",
     "<|tool_call|>": "granite",
     "<|channel|>commentary": "openai",
     "<|START_ACTION|>": "cohere",
     "functools[": "phi4_mini_json",
+    "✿FUNCTION✿": "",
 }
 """The parser of vLLM by what begins a call."""
 _JSON, _PYTHON, _NO_PARSER = "llama3_json", "pythonic", ""
@@ -71,16 +72,14 @@ def parser_for(text: str, functions: Collection[str]) -> str | None:
     for mark, parser in _PARSERS.items():
         if mark in text:
             return parser
-    if any(_is_json_call(value, functions) for value in json_values(text)):
+    if any(_is_json_call(value, functions) for value in [*json_values(text), *_python_values(text)]):
         return _JSON
     if _is_python_call(text) or any(_is_python_call(fence.body, functions) for fence in fences(text)):
         return _PYTHON
     if "to=functions." not in text and not any(name in text for name in functions):
         return None
     names = "|".join(re.escape(name) for name in functions)
-    call = (
-        rf"^\W{{0,9}}(?:\w+ = )?(?:functions\.|default_api\.)?(?:{names})\s?\((?:\)|[^\n]*[=:\d\"'][^\n]*\))\W{{0,9}}$"
-    )
+    call = rf"(?:^\W{{0,9}}|:\s{{1,3}})(?:\w+ = )?(?:functions\.|default_api\.)?(?:{names})\s?\((?:\)|[^\n]*[=:\d\"'][^\n]*\))\W{{0,9}}$"
     if names and re.search(call, text, re.MULTILINE):
         return _PYTHON
     named = rf"^\W{{0,9}}Action\W{{0,9}}(?:{names})\b|<(?:{names})>|\bto=functions\.|^\s*(?:{names})\s*\{{"
@@ -90,13 +89,25 @@ def parser_for(text: str, functions: Collection[str]) -> str | None:
 def _is_json_call(value: Any, functions: Collection[str]) -> bool:
     if isinstance(value, list):
         return any(_is_json_call(each, functions) for each in value[:100] if isinstance(each, dict))
-    if isinstance(value.get("function"), dict):
-        value = value["function"]
+    if isinstance(inner := value.get("function") or value.get("tool_calls"), dict | list):
+        return _is_json_call(inner, functions)
     if any(isinstance(value.get(key), dict) for key in functions):
         return True
-    name = next((value[key] for key in _NAMES if isinstance(value.get(key), str)), None)
-    has_arguments = any(key in value for key in _ARGUMENTS)
-    return name is not None and (name in functions or "arguments" in value) and has_arguments
+    key, name = next(((key, value[key]) for key in _NAMES if isinstance(value.get(key), str)), ("", ""))
+    has_arguments = any(each in value for each in _ARGUMENTS) or (key != "name" and name in functions)
+    return key != "" and (name in functions or "arguments" in value) and has_arguments
+
+
+def _python_values(text: str) -> list[Any]:
+    """Return a text that is one object or list as Python writes it."""
+    text = text.strip()
+    if len(text) > _LONGEST or not (text.startswith(("{", "[{")) and text.endswith(("}", "]"))):
+        return []
+    try:
+        value = ast.literal_eval(text)
+    except (SyntaxError, ValueError, TypeError, RecursionError, MemoryError):
+        return []
+    return [value] if isinstance(value, dict | list) else []
 
 
 def _is_python_call(text: str, functions: Collection[str] | None = None) -> bool:

@@ -114,11 +114,15 @@ TO_F = "<|channel|>commentary to=functions.f <|constrain|>json"
         "assistant" + HM + "<|end|><|start|>assistant<|channel|>final<|message|>",
         "<|channel|>analysis hm<|end|><|start|>assistant<|channel|>final<|message|>",
         "<|channel|>analysis hm<|start|>assistant<|channel|>final<|message|>",
+        HM + "<|end|><|start|><|start|>assistant<|channel|>final<|message|>",
+        HM + "<|end|><|end|><|start|>assistant<|start|>assistant<|channel|>final<|message|>",
+        "<|channel|>analysis<|channel|>analysis<|message|>hm<|end|><|start|>assistant<|channel|>final<|message|>",
+        HM + "<|channel|>analysis<|channel|>final<|message|>",
     ],
 )
 def test_a_missing_special_token_is_made_up_for(env: HarmonyParser, encoding: Any, text: str, answer: str) -> None:
     expected = [("reasoning", "hm"), ("message", answer)]
-    for end in ("", "<|return|>"):
+    for end in ("", "<|return|>", "<|end|><|return|>", "<|end|><|start|>assistant"):
         whole = text + answer + end
         assert said(env.action(turn(whole))) == said(env.action(turn("", **tokens(encoding, whole)))) == expected
 
@@ -132,6 +136,7 @@ def test_a_missing_special_token_is_made_up_for(env: HarmonyParser, encoding: An
         HM + "<|end|><|start|>assistant" + TO_F + "{}<|call|>",
         HM + "<|end|> to=functions.f<|channel|>commentary<|message|>{}",
         HM + "<|end|>assistant to=functions.f<|channel|>commentary json<|message|>{}<|call|>",
+        HM + "<|end|><|start|>assistant" + TO_F + "<|channel|>commentary json<|message|>{}<|call|>",
     ],
 )
 def test_a_call_without_a_special_token_is_a_call(env: HarmonyParser, encoding: Any, text: str) -> None:
@@ -163,7 +168,12 @@ def test_a_turn_without_any_special_tokens_is_read(env: HarmonyParser, text: str
         ("<|channel|>final<|message|>It", [("message", "It")]),
         (THINKING + CALL.partition("<|message|>")[0], None),
         (THINKING + "<|start|>assistant<|channel|>com ment ary x<|message|>4", None),
-        (THINKING + "and then" + FINAL, None),
+        (
+            THINKING + "and then" + FINAL,
+            [("reasoning", "The user asks for Oslo."), ("message", "and then"), ("message", "It rains.")],
+        ),
+        ("<|channel|>commentary 2?<|end|>" + FINAL, [("message", "2?"), ("message", "It rains.")]),
+        ("<|channel|>I look<|end|>" + THINKING, [("reasoning", "I look"), ("reasoning", "The user asks for Oslo.")]),
         ("Sure thing. <|channel|>final<|message|>4<|return|>", [("message", "Sure thing."), ("message", "4")]),
         ("<|message|>a<|channel|>b<|message|>c", [("message", "a<|channel|>b<|message|>c")]),
     ],

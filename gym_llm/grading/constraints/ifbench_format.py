@@ -81,7 +81,7 @@ def emoji_after_sentences(text: str) -> bool:
 def stairs(text: str) -> bool:
     """Whether each line is indented further than the one before, empty ones aside."""
     lines = [line for line in text.split("\n") if line.strip()]
-    indents = [len(line) - len(line.lstrip(" ")) for line in lines]
+    indents = [len(line) - len(line.lstrip()) for line in map(str.expandtabs, lines)]
     return all(first < second for first, second in pairwise(indents))
 
 

@@ -127,6 +127,9 @@ def has_postscript(text: str, postscript_marker: Word) -> bool:
     return postscript_marker.lower() in text.lower()
 
 
+_NO_BULLET = re.compile(r"-\d|\*[^\s*][^*\n]*(?<!\s)\*(?!\*)")
+
+
 def official_bullets(text: str, num_bullets: Count) -> bool:
     """Count every line that begins with `-` or a single `*`, rules too."""
     return len(list(_bullets(text))) == num_bullets
@@ -145,8 +148,8 @@ def _bullets(text: str) -> Iterator[str]:
 
 
 def _is_rule(line: str) -> bool:
-    """Whether it is a line of dashes or stars, or the front of an arrow, a signature or a comment."""
-    return line.startswith(("--", "->")) or not line.strip("-*_ \t\r")
+    """Whether it is a line of dashes or stars, the front of an arrow or a comment, a negative number, or emphasis."""
+    return line.startswith(("--", "->")) or not line.strip("-*_ \t\r") or _NO_BULLET.match(line) is not None
 
 
 @constraint("detectable_format:constrained_response")

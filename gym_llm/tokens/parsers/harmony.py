@@ -25,11 +25,17 @@ _MARK = "<|message|>"
 """What every message in the format has between its header and its content."""
 _END = re.compile(r"<\|(?:end|call|return)\|>")
 _KNOWN = "analysis|commentary|final"
+_CHANNELS = rf"<\|channel\|>\s?(?:{_KNOWN})[^<\n]{{0,200}}(?:<\|constrain\|>[^<\n]{{0,60}})?"
 _BEGIN = re.compile(
-    rf"(?:<\|start\|>[^<\n]{{0,200}})?<\|channel\|>\s?(?:{_KNOWN})[^<\n]{{0,200}}(?:<\|constrain\|>[^<\n]{{0,60}})?<\|message\|>"
-    r"|<\|start\|>assistant[^<\n]{0,200}<\|message\|>"
+    rf"(?:<\|start\|>[^<\n]{{0,200}})?(?:{_CHANNELS}){{1,3}}<\|message\|>|<\|start\|>assistant[^<\n]{{0,200}}<\|message\|>"
 )
 """A whole header: where it begins, a message ends that has no end of its own."""
+_REPEATED = re.compile(
+    rf"<\|start\|>(?:assistant)?\s?(?=<\|start\|>)|<\|channel\|>\s?(?:{_KNOWN})\W?\s?(to=[\w.-]{{1,99}})?"
+    r"(?:\s?(?:<\|constrain\|>)?\s?(?:json|code))?\s?(?=<\|channel\|>)"
+)
+"""The first of two marks of the same kind."""
+_ENDS = re.compile(r"\s*(?:<\|(?:end|call|return)\|>\s*)+")
 _LONGEST_BEGIN = 200
 """Token ids of such a header, at most."""
 _NO_CHANNEL = re.compile(rf"(?:assistant)?\s?(?=(?:{_KNOWN})(?:[\s<]|\Z))")
@@ -44,6 +50,7 @@ _BARE = re.compile(
     r"(?: ?(?:json|code)(?=[{\[]))?"
 )
 """A header of which a server has left out all special tokens."""
+_SPECIAL = re.compile(r"<\|\w+\|>(?:assistant\b)?")
 _LONGEST_HEADER = 1_000
 """Characters, or token ids; a header is a few words."""
 
@@ -56,14 +63,14 @@ class Harmony(MessageParser):
       (`python`, `browser.search`: gpt-oss's built-in tools) becomes a call of that name.
     - All other messages stay messages: `final`, and `commentary` without a recipient, which announces calls.
 
-    Special tokens may be missing, even all of them (`analysisHm.assistantfinal4`). A header ends the message before
-    it, and a message without a role is the assistant's.
+    Special tokens may be missing, even all of them (`analysisHm.assistantfinal4`), or be there twice. A header ends the
+    message before it, and a message without a role is the assistant's. A broken header before a whole one is a thought.
 
     A turn is read from its `generation_token_ids` if it is one message that has them, else from the text with its
     special tokens. A turn that has reasoning or `function_call` items already is not changed, nor is other text.
 
     No text is lost. A message that was cut off is an item like any other. The arguments of such a call are invalid
-    JSON, and the environment reports that to the model. From the first place that violates the format, or after
+    JSON, and the environment reports that to the model. From a place that violates the format to the end, or after
     `MAX_PIECES` items, the rest becomes one message, unchanged. Arguments are kept as written (`"{}"` if missing). The
     time is linear in the length of the text.
 
@@ -87,9 +94,9 @@ class Harmony(MessageParser):
             # Ids of another vocabulary, or what are no ids at all.
             with contextlib.suppress(HarmonyError, OverflowError, TypeError, ValueError):
                 if _token(_MARK) in ids or _token(_CHANNEL) in ids:
-                    return _take_apart(_Ids(ids))
+                    return _with_known_names(_take_apart(_Ids(ids)), turn)
         if _MARK in text or _CHANNEL in text:
-            return _take_apart(_Text(text))
+            return _with_known_names(_take_apart(_Text(text)), turn)
         return _without_marks(text) if text.startswith("analysis") and "assistant" in text else None
 
 
@@ -115,6 +122,9 @@ class _Text:
 
     def text_between(self, start: int, end: int) -> str:
         return self.text[start:end]
+
+    def size(self, text: str) -> int:
+        return len(text)
 
     def ids_between(self, start: int, end: int) -> list[int]:
         return load_encoding().encode(self.text[start:end], allowed_special="all")
@@ -148,6 +158,9 @@ class _Ids:
     def text_between(self, start: int, end: int) -> str:
         return load_encoding().decode(self.ids[start:end])
 
+    def size(self, text: str) -> int:
+        return len(load_encoding().encode(text, allowed_special="all"))
+
     def ids_between(self, start: int, end: int) -> list[int]:
         return self.ids[start:end]
 
@@ -162,6 +175,9 @@ def _take_apart(written: _Text | _Ids) -> list[Piece]:
     pieces: list[Piece] = []
     start = 0
     while start < written.length:
+        if match := _ENDS.match(written.text_between(start, start + _LONGEST_BEGIN)):  # of no message
+            start += written.size(match[0])
+            continue
         header = None
         if (mark := written.mark(start)) and mark[0] - start <= _LONGEST_HEADER and len(pieces) < MAX_PIECES - 2:
             header = _read_header(tuple(written.ids_between(start, mark[0])), start == 0)
@@ -169,7 +185,12 @@ def _take_apart(written: _Text | _Ids) -> list[Piece]:
         if mark is None or header is None:
             text, end = _unmarked(written, start, mark)
             if (match := _NO_MARK.match(text)) is None or match.end() == len(text) or len(pieces) >= MAX_PIECES - 2:
-                return [*pieces, written.text_between(start, written.length)]
+                if (piece := _stray(written, text, start, end)) is None or len(pieces) >= MAX_PIECES - 2:
+                    rest = written.text_between(start, written.length)
+                    return pieces if pieces and _START.fullmatch(rest.strip()) else [*pieces, rest]
+                pieces.append(piece)
+                start = end[1] if end else written.length
+                continue
             header = _Header((match[2] or "").removeprefix("functions."), match[1] == "analysis", "")
             text = text[match.end() :]
         else:
@@ -182,6 +203,23 @@ def _take_apart(written: _Text | _Ids) -> list[Piece]:
                 pieces.append(header.stray)
             pieces.append(Thought(text, closed=end is not None) if header.is_analysis else text)
     return pieces
+
+
+def _with_known_names(pieces: list[Piece], turn: Turn) -> list[Piece]:
+    """Return pieces with calls of a tool whose name has "json" at its end without it, as `fjson` for `f`."""
+    known = {str(tool.get("name")) for tool in turn.tools}
+    for number, piece in enumerate(pieces):
+        if isinstance(piece, WrittenCall) and piece.name not in known and piece.name.removesuffix("json") in known:
+            pieces[number] = WrittenCall(piece.name.removesuffix("json"), piece.arguments)
+    return pieces
+
+
+def _stray(written: _Text | _Ids, text: str, start: int, end: tuple[int, int] | None) -> Piece | None:
+    """Return what stands before a whole header and is no message, a broken header as a thought; None without one."""
+    if end is None or not _BEGIN.match(written.text_between(end[1], end[1] + _LONGEST_HEADER)):
+        return None
+    text = text or written.text_between(start, end[0])
+    return Thought(_SPECIAL.sub("", text)) if _SPECIAL.search(text) else text
 
 
 def _unmarked(written: _Text | _Ids, start: int, mark: tuple[int, int] | None) -> tuple[str, tuple[int, int] | None]:
@@ -218,7 +256,7 @@ class _Header(NamedTuple):
 
 def _mended(header: str) -> str:
     """Return a header with the special tokens that it should have."""
-    header = header.lstrip()
+    header = _REPEATED.sub(lambda match: f"{match[1]} " if match[1] else "", header.lstrip())
     start = "<|start|>" if header.startswith("<|start|>") else ""
     rest = header.removeprefix(start)
     if match := _NO_CHANNEL.match(rest):

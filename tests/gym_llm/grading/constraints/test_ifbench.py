@@ -83,7 +83,7 @@ CASES = {  # id: [(arguments, texts that follow it, texts that do not)]
     ],
     "format:newline": [({}, ["one\ntwo\n\nthree!"], ["one two\nthree"])],
     "format:emoji": [({}, ["So 😀. Yes! 😀", "Hi ❤️"], ["So. Yes 😀.", "Hi", "😀 Hi."])],
-    "format:line_indent": [({}, ["a\n b\n\n   c", "a"], ["a\nb", " a\nb"])],
+    "format:line_indent": [({}, ["a\n b\n\n   c", "a", "a\n\tb\n\t\tc"], ["a\nb", " a\nb"])],
     "format:quote_unquote": [({}, ['"a" is so', "“a” is"], ['"a"', '"a" "b" x', '"a".', "", "1"])],
     "format:list": [({"sep": "..."}, ["...a\n...b"], ["...a", ".. .."])],
     "format:thesis": [({}, ["<i>So</i> it is", "x <em>So</em> it"], ["<i> </i> it", "<i>So", "<i>So</i>", "So"])],
