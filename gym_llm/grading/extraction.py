@@ -68,7 +68,7 @@ def python_code_or_text(text: str, entry_point: str, *, conform: bool = False) -
         conform: Whether to read as NeMo Gym does: the block after the last mark of Python, else after any.
 
     >>> python_code_or_text("<think>1?</think>def f(): 1", "f"), python_code_or_text("```python\ndef f(): 1", "f")
-    ('def f(): 1', '')
+    ('def f(): 1', 'def f(): 1')
     """
     text = after_thinking(text)
     if conform:

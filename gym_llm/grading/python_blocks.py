@@ -21,6 +21,10 @@ _READS = re.compile(r"\binput\b|\bstdin\b|\bopen\(\s*0|\bfileinput\b|\bread\(\s*
 _PRINTS = re.compile(r"\bprint\b|\bstdout\b|\bwrite\b")
 _FEEDS = re.compile(r"\bstdin\s*=\s*(?:io\.)?StringIO|\bsubprocess\b")
 _INERT = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.Import, ast.ImportFrom, ast.Assert)
+_STATEMENT = re.compile(
+    r"(?:async\s+def|def|class)\s+\w+\s*[(:]|import\s+[\w., ]+$|from\s+[\w.]+\s+import\b|@\w+|\w+\s*=[^=]"
+)
+_MOST_CUTS = 4
 _BUILTINS = frozenset(dir(builtins)) | {"__name__", "__file__"}
 
 
@@ -83,12 +87,13 @@ class _Block:
 
 
 def python_code(text: str, entry_point: str | None = None) -> str | None:
-    r"""Return the code of the last closed block of Python that is the answer, or None without a closed block.
+    r"""Return the code of the last closed block of Python that is the answer, or None without code.
 
     With an entry point this is the last block that defines it. Without one it is the last program: one that reads and
     prints, else one that prints. Without such a block it is the last one. Blocks in no language or another one count if
     no block is Python's, or none of Python's defines the entry point. Functions, classes, imports and constants of
     earlier blocks, if the block uses them and does not define them, are put before it. Nothing else of them runs.
+    Without any closed block the code is in a block that is left open, or bare with prose around it.
 
     Args:
         text: What the model wrote.
@@ -103,7 +108,7 @@ def python_code(text: str, entry_point: str | None = None) -> str | None:
     """
     pythons, others = _bodies(text)
     if not pythons and not others:
-        return None
+        return _bare_code(text, entry_point)
     if entry_point is not None:
         for bodies in (pythons, others):
             if (number := _defining(bodies, entry_point)) is not None:
@@ -113,6 +118,39 @@ def python_code(text: str, entry_point: str | None = None) -> str | None:
     if len(blocks) < 2:
         return blocks[0].code if blocks else None
     return max(blocks, key=lambda block: (*block.rank(), len(block.earlier))).program
+
+
+def _bare_code(text: str, entry_point: str | None) -> str | None:
+    """Return code that no closed block holds, if it defines the entry point, or is its body, or prints; else None."""
+    if not (_PRINTS.search(text) if entry_point is None else entry_point in text or "return" in text):
+        return None
+    opened = next((fence for fence in fences(text) if not fence.closed), None)
+    if opened is not None and opened.language not in (*PYTHON, ""):
+        return None
+    lines = (text.rpartition("</think>")[2] if opened is None else opened.body).split("\n")
+    first = next((number for number, line in enumerate(lines) if _STATEMENT.match(line)), 0)
+    for start in dict.fromkeys((0, first)):
+        block = _Block(_until_prose(lines[start:]), ())
+        if block.rank()[2] if entry_point is None else entry_point in block.definitions:
+            return block.code
+    body = "\n".join(lines).strip("\r\n")
+    is_body = entry_point is not None and body[:1] in (" ", "\t") and "return" in body
+    return body if is_body and _Block(f"def f():\n{body}", ()).tree else None
+
+
+def _until_prose(lines: list[str]) -> str:
+    """Return the lines as code, up to the first that is none."""
+    for _ in range(_MOST_CUTS):
+        code = "\n".join(lines).strip("\r\n")
+        try:
+            if len(code) <= _MOST_CHARACTERS:
+                ast.parse(code)
+            return code
+        except SyntaxError as error:
+            lines = code.split("\n")[: max((error.lineno or 1) - 1, 0)]
+        except (ValueError, RecursionError, MemoryError):
+            return ""
+    return ""
 
 
 def python_fragment(text: str, entry_point: str | None) -> str | None:

@@ -79,7 +79,8 @@ def parser_for(text: str, functions: Collection[str]) -> str | None:
     if "to=functions." not in text and not any(name in text for name in functions):
         return None
     names = "|".join(re.escape(name) for name in functions)
-    call = rf"(?:^\W{{0,9}}|:\s{{1,3}})(?:\w+ = )?(?:functions\.|default_api\.)?(?:{names})\s?\((?:\)|[^\n]*[=:\d\"'][^\n]*\))\W{{0,9}}$"
+    begins = rf"(?:^\W{{0,9}}|:\s{{1,3}})(?:\w+ = )?(?:functions\.|default_api\.)?(?:{names})"
+    call = rf"{begins}\s?\((?:\)|[^\n]*[=:\d\"'][^\n]*\))\W{{0,9}}$"
     if names and re.search(call, text, re.MULTILINE):
         return _PYTHON
     named = rf"^\W{{0,9}}Action\W{{0,9}}(?:{names})\b|<(?:{names})>|\bto=functions\.|^\s*(?:{names})\s*\{{"

@@ -132,14 +132,14 @@ def _placed_objects(text: str) -> Iterator[tuple[int, int, dict[str, Any]]]:
     place = len(text)
     while len(braces) < _MOST_BRACES and (place := text.rfind("{", 0, place)) >= 0:
         braces.append(place)
-            mended = mended or " " * braces[-1] + _SLIPS.sub(_mended, text[braces[-1] :])
+    end, mended = 0, ""
     for place in reversed(braces):
         if place < end:
             continue
         try:
             value, end = _DECODE(text, place)
         except (ValueError, RecursionError):
-            mended = mended or " " * braces[-1] + _SLIPS.sub(lambda slip: _MENDED.get(slip[0], '"'), text[braces[-1] :])
+            mended = mended or " " * braces[-1] + _SLIPS.sub(_mended, text[braces[-1] :])
             try:
                 value, end = _DECODE(mended, place)
             except (ValueError, RecursionError):

@@ -95,7 +95,31 @@ def test_a_fragment_is_unchanged_and_no_use_of_the_function() -> None:
     assert python_fragment("none", "f") is None is python_code("none", "f")
 
 
+@pytest.mark.parametrize(
+    ("text", "function", "program"),
+    [
+        (F, F, None),
+        (f"Sure, here it is:\n\n{F}\n\nIt adds one.", F, None),
+        (f"<think>\ndef f(x): return 0\n</think>\n{F}", F, None),
+        (f"```python\n{F}", F, None),
+        (f"```python\n{F}\nIt adds one.", F, None),
+        (READS, None, READS),
+        (f"Run this:\n{READS}", None, READS),
+        (f"```\n{READS}", None, READS),
+        (f"```cpp\n{F}\n{READS}", None, None),
+        ("    return x + 1", "    return x + 1", None),
+        ("I would print it.", None, None),
+        ("It is f(1) = 2", None, None),
+    ],
+)
+def test_code_that_no_block_holds_counts_without_the_prose_around_it(
+    text: str, function: str | None, program: str | None
+) -> None:
+    assert (python_code(text, "f"), python_code(text)) == (function, program)
+
+
 @pytest.mark.parametrize("line", ["x = (", "def f(): f()", "f" * 50, "((((", "    if x:", "g = f(g)", "'" * 3])
 def test_hostile_blocks_take_little_time(line: str) -> None:
     text = "\n```python\n".join([f"{line}\n" * 20 + "```"] * 2_000) + "\n```python\n" + f"{line}\n" * 50_000 + "```"
     assert cpu_seconds(lambda: (python_code(text), python_code(text, "f"), python_fragment(text, "f"))) < 3
+    assert cpu_seconds(lambda: python_code(f"{line}\n" * 50_000, "f")) < 2

@@ -87,8 +87,14 @@ CASES = {  # id: [(arguments, texts that follow it, texts that do not)]
     "detectable_format:number_bullet_lists": [
         (
             {"num_bullets": 2},
-            ["* a\n  - b", "*a\n\n\n-b\ntext", "- a\n---\n- b", "* * *\n- a\n* b\n- - -", "-- x\n- a\n-> y\n- b\n--",
-             "*so* it is:\n- a\n- b\n-5 is less"],
+            [
+                "* a\n  - b",
+                "*a\n\n\n-b\ntext",
+                "- a\n---\n- b",
+                "* * *\n- a\n* b\n- - -",
+                "-- x\n- a\n-> y\n- b\n--",
+                "*so* it is:\n- a\n- b\n-5 is less",
+            ],
             ["* a", "** a\n* b", "*\n- a", "a - b - c", "- a\n---\nend"],
         )
     ],
