@@ -63,6 +63,6 @@ class ModelServer:
                 "created": 0,
                 "model": body["model"],
                 "choices": [{"index": 0, "finish_reason": "stop", **choice}],
-                "usage": {"prompt_tokens": 7, "completion_tokens": 2, "total_tokens": 9},
+                "usage": {"prompt_tokens": 7, "completion_tokens": 2, "total_tokens": 9, **choice.get("usage", {})},
             }
         )

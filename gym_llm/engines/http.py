@@ -470,7 +470,7 @@ class HTTPEngine(Engine):
             text = f"answered something that is not JSON: {printable(payload[:200].decode(errors='replace'))}"
             raise EngineError(f"{server.endpoint} {text}", failure_kind="provider_unavailable") from None
         if self.api == "chat":
-            return self._thoughts.settle(chat_to_response(answer))
+            return self._thoughts.settle(chat_to_response(answer), answer.get("usage"))
         if prompt is not None and self._prompts is not None:
             log_probs = wants_log_probs(request)
             response = completion_to_response(answer, model=self.model, prompt=prompt, text_log_probs=log_probs)

@@ -9,6 +9,8 @@ from __future__ import annotations
 
 from typing import Any
 
+import gymnasium as gym
+
 from gym_llm.tokens.parsers.thinking import CLOSING_TAGS, closing_tag
 from gym_llm.tokens.prompt_tokens import PromptTokens
 from gym_llm.types import ANSWER_PHASE, TURN_FIELDS, ResponseDict, message_text
@@ -49,16 +51,28 @@ class SeenThoughts:
     """A memory of whether a server's model thinks, for engines that do not make the prompts."""
 
     def __init__(self) -> None:
-        self._thinks = self._answers = False
+        self._thinks = self._answers = self._warned = False
 
-    def settle(self, response: ResponseDict) -> ResponseDict:
-        """Learn from an answer, or mark one that was cut off if complete ones have had no thoughts."""
+    def settle(self, response: ResponseDict, usage: Any = None) -> ResponseDict:
+        """Learn from an answer, or mark one that was cut off if complete ones have had no thoughts.
+
+        Args:
+            response: The answer; it is changed.
+            usage: The chat API's counts of tokens. A server that counts thoughts separates them from its texts.
+        """
         items = response["output"]
         text = message_text(items)
+        details = usage.get("completion_tokens_details") if isinstance(usage, dict) else None
+        separates = isinstance(details, dict) and details.get("reasoning_tokens") is not None
         if any(item.get("type") == "reasoning" for item in items) or any(tag in text for tag in CLOSING_TAGS):
             self._thinks = True
         elif response.get("status") != "incomplete":
             self._answers = self._answers or bool(text.strip())
-        elif self._answers and not self._thinks and items and items[-1].get("type") == "message":
+        elif (self._answers or separates) and not self._thinks and items and items[-1].get("type") == "message":
             items[-1] = {"phase": ANSWER_PHASE, **items[-1]}
+        elif text.strip() and not (self._thinks or self._warned):
+            self._warned = True
+            gym.logger.warn(
+                "The first answer was cut off, and may be a thought: parsers take it for one. Allow it more tokens."
+            )
         return response

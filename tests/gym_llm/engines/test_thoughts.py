@@ -151,16 +151,20 @@ def test_completions_are_of_known_prompts(start: str, text: str, reason: str, ki
         ({"content": "It is 4."}, "final_answer"),
         ({"content": "hm</think>It is 4."}, None),
         ({"content": "It is 4.", "reasoning_content": "hm"}, None),
-        (None, None),
+        ({}, None),
+        ({"reasoning_tokens": 0}, "final_answer"),
+        ({"reasoning_tokens": None}, None),
     ],
 )
-def test_a_chat_server_without_thoughts_so_far_is_believed(first: dict[str, Any] | None, phase: str | None) -> None:
+def test_a_chat_server_without_thoughts_so_far_is_believed(first: dict[str, Any], phase: str | None) -> None:
     server = ModelServer()
-    cut = {"message": {"role": "assistant", "content": CUT}, "finish_reason": "length"}
+    cut: dict[str, Any] = {"message": {"role": "assistant", "content": CUT}, "finish_reason": "length"}
+    if "content" not in first:
+        cut["usage"] = {"completion_tokens_details": first}
 
     async def run() -> Any:
         async with HTTPEngine(server.url) as engine:
-            if first is not None:
+            if "content" in first:
                 server.answer = lambda body: {"message": {"role": "assistant", **first}, "finish_reason": "stop"}
                 await engine.respond(REQUEST)
             server.answer = lambda body: cut
