@@ -81,7 +81,8 @@ def _unmapped(config: Config) -> Iterator[str]:
 
 def _check_arguments(config: Config) -> None:
     from gym_llm.core.registry.classes import env_arguments, env_class
-    from gym_llm.errors import ConfigError, DataError
+    from gym_llm.errors import DataError
+    from gym_llm.rollouts.config.load import unusable
     from gym_llm.utils.text import did_you_mean
 
     problems = []
@@ -96,7 +97,7 @@ def _check_arguments(config: Config) -> None:
             for key in unknown
         ]
     if problems:
-        raise ConfigError("\n  ".join(["The configuration cannot be used:", *sorted(problems)]))
+        raise unusable(sorted(problems))
 
 
 @app.command("config", cls=Command, epilog=_EXAMPLES)

@@ -149,7 +149,7 @@ def eval(
             if not files.quiet:
                 _print(result)
         if evaluation.remaining and (interrupts.code or ended):
-            print_ending(ended, evaluation.finished, again)
+            print_ending(ended, evaluation.finished, again, interrupts.last_warning)
             return code if ended else interrupts.resumable_code
         scored = any(run.summary.scored for run in evaluation.runs.values())
         return 1 if ended or not scored else 0
@@ -210,16 +210,12 @@ def _play(evaluation: Evaluation, interrupts: Interrupts, trackers: Sequence[str
     if not evaluation.remaining:
         return
 
-    from gym_llm.cli.progress import CausePrinter
     from gym_llm.evaluation.tracking import RunLog
-
-    causes = CausePrinter(next(iter(evaluation.runs.values())).settings)
 
     async def follow() -> None:
         async with aclosing(evaluation.records()) as records:
             async for engine, record in records:
                 logs[engine].see(record)
-                causes.see(record)
                 advance(engine)
 
     logs: dict[str, RunLog] = {}

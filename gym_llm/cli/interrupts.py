@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import errno
+import logging
 import os
 import signal
 import sys
@@ -18,6 +19,7 @@ from gym_llm.records.failures import reason
 
 _SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 _COMMANDS = ("gym-llm", "__main__.py")
+_ENGINES = logging.getLogger("gym_llm.engines")
 _SHOW_CURSOR = "\x1b[?25h"
 
 
@@ -31,11 +33,13 @@ class Interrupts(AbstractContextManager["Interrupts"]):
     Attributes:
         code: 128 plus the number of the first signal, the exit code that shells expect; 0 without a signal.
         last_words: The text that the second signal prints, e.g. how to resume.
+        last_warning: The engines' last warning, e.g. that a server refuses requests; "" without one.
     """
 
     def __init__(self) -> None:
         self.code = 0
-        self.last_words = ""
+        self.last_words = self.last_warning = ""
+        self._log = _Warnings(self)
         self._before: dict[int, Any] = {}
         self._has_run = False
         self._cancel: Callable[[], object] | None = None
@@ -47,10 +51,12 @@ class Interrupts(AbstractContextManager["Interrupts"]):
             if number != signal.SIGHUP or handler != signal.SIG_IGN:
                 self._before[number] = handler
                 signal.signal(number, self._interrupt)
+        _ENGINES.addHandler(self._log)
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, _: TracebackType | None) -> bool:
         """Restore the handlers, unless the process is about to end: the second signal must work until then."""
+        _ENGINES.removeHandler(self._log)
         if not (self.code and os.path.basename(sys.argv[0]) in _COMMANDS):
             for number, handler in self._before.items():
                 signal.signal(number, handler)
@@ -114,6 +120,19 @@ class Interrupts(AbstractContextManager["Interrupts"]):
             self._cancel()
         elif not self._has_run:
             raise KeyboardInterrupt
+
+
+class _Warnings(logging.Handler):
+    """Remembers the last warning, and prints it as Python does without a handler."""
+
+    def __init__(self, interrupts: Interrupts) -> None:
+        super().__init__(logging.WARNING)
+        self._interrupts = interrupts
+
+    def emit(self, record: logging.LogRecord) -> None:
+        self._interrupts.last_warning = record.getMessage()
+        if logging.lastResort is not None and not logging.root.handlers:
+            logging.lastResort.handle(record)
 
 
 def run_until_interrupted(

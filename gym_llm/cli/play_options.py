@@ -335,15 +335,18 @@ def nothing_played(argv: Sequence[str], has_output: bool) -> None:
     print(f"Interrupted: nothing was played. {again}", file=sys.stderr)
 
 
-def print_ending(reason: str, finished: int, again: str) -> None:
+def print_ending(reason: str, finished: int, again: str, warning: str) -> None:
     """Print why a run ended before its last episode, and how to go on.
 
     Args:
         reason: What ended it; "" for a signal.
         finished: The number of finished episodes.
         again: The sentence with the command that resumes it.
+        warning: The engines' last warning, which is why no episode is finished.
     """
     why = f"Ended: {printable(reason)}." if reason else f"Interrupted: {finished:,} episodes are finished."
+    if warning and not finished:
+        print(f"last failure: {printable(warning)}", file=sys.stderr)
     print(f"{why} {again}", file=sys.stderr)
 
 

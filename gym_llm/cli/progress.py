@@ -11,11 +11,8 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 
 from gym_llm.cli.bars import Draw, show_bars
-from gym_llm.cli.refusals import printable
 from gym_llm.data.files.reading import ON_READ
 from gym_llm.rollouts.run import Run
-from gym_llm.rollouts.settings import RolloutSettings
-from gym_llm.types import Rollout
 
 _PATIENCE_SECONDS = 1.0
 _TICK_SECONDS = 0.5
@@ -82,26 +79,6 @@ def show_waiting(name: str) -> Iterator[Callable[[], None]]:
         yield end
     finally:
         end()
-
-
-class CausePrinter:
-    """Prints the cause of the first masked episode of each kind on stderr, as soon as it is known.
-
-    Args:
-        settings: How the episodes are played. What an author's code raises in this process is in the log already.
-    """
-
-    def __init__(self, settings: RolloutSettings) -> None:
-        self._kinds: set[str] = set()
-        self._is_logged_here = not settings.workers
-
-    def see(self, record: Rollout) -> None:
-        """Take a record."""
-        kind = record.get("failure_kind")
-        is_logged = self._is_logged_here and record.get("traceback")
-        if kind is not None and kind not in self._kinds and not is_logged:
-            self._kinds.add(kind)
-            print(f"masked ({kind}): {printable(record['error'] or '')}", file=sys.stderr, flush=True)
 
 
 @contextmanager

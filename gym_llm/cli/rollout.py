@@ -129,7 +129,7 @@ def rollout(
         if not files.quiet:
             print_report(run, conversations)
         if (interrupts.code or ended) and run.remaining:
-            print_ending(ended, run.summary.episodes, again)
+            print_ending(ended, run.summary.episodes, again, interrupts.last_warning)
             if ended and run.summary.failures:
                 print("Add --retry-failed to play the masked episodes again.", file=sys.stderr)
             return code if ended else interrupts.resumable_code
@@ -198,7 +198,7 @@ def _play(
     Returns:
         The exit code and the reason of a run that ended early; 0 and "" otherwise.
     """
-    from gym_llm.cli.progress import CausePrinter, show_progress
+    from gym_llm.cli.progress import show_progress
     from gym_llm.evaluation.tracking import RunLog, make_tracker
 
     async def follow() -> None:
@@ -207,10 +207,8 @@ def _play(
                 if len(conversations) < show:
                     conversations.append(record)
                 run_log.see(record)
-                causes.see(record)
                 advance()
 
-    causes = CausePrinter(run.settings)
     trackers = [make_tracker(spec) for spec in files.log or []]
     with nullcontext(lambda: None) if files.quiet else show_progress(run) as advance, RunLog(run, trackers) as run_log:
         try:

@@ -11,6 +11,7 @@ from typing_extensions import TypeVar  # with a default: Python 3.13
 from gym_llm.concurrency.resources import SharedResources
 from gym_llm.core.hooks import User
 from gym_llm.core.tasks import BaseTask
+from gym_llm.errors import UsageError
 from gym_llm.types import Episode, Item, Row, StateT, Verdict
 
 if TYPE_CHECKING:
@@ -46,7 +47,7 @@ class AuthorHooks(Generic[TaskT, StateT]):
         def __getattr__(self, name: str) -> Any:
             """Explain what is missing of an environment whose class does not call `VerifierEnv.__init__`."""
             if name in _MADE_BY_INIT and "config" not in self.__dict__:
-                raise TypeError(
+                raise UsageError(
                     f"{type(self).__name__}.__init__ has to call super().__init__(tasks, **arguments) first."
                 )
             raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}", name=name, obj=self)

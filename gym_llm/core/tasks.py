@@ -83,9 +83,7 @@ class TaskKind(NamedTuple):
             row = self.prompt.fill(row)
         params = row.get("responses_create_params")
         if params is None:
-            raise NoRequest(
-                "the row has no `responses_create_params` (a `prompt_config` or `--map` can make its `input`)"
-            )
+            raise NoRequest("the row has no `responses_create_params`, which --map or a `prompt_config` makes")
         fields = {name: value for name, value in row.items() if name != "responses_create_params"}
         if isinstance(params, dict):
             params = params | {
@@ -183,7 +181,7 @@ class RowTasks:
             chosen = draw(self._ids, *drawn)
             rows, self._ids = [rows[index] for index in chosen], [self._ids[index] for index in chosen]  # type: ignore[index]
         self._prepared: list[PreparedTask] = []
-        problems: list[str] = []
+        problems: dict[str, str] = {}
         wrong = 0
         for place, row in rows:
             try:
@@ -192,8 +190,8 @@ class RowTasks:
                 if isinstance(error, NoRequest) and not wrong and not self._prepared:
                     raise DataError(f"{place}: {error}.{proposed_map(row, _required(kind))}") from None
                 wrong += 1
-                if wrong <= _REPORTED_ROWS:
-                    problems.append(f"{place}: {str(error)[:_REPORTED_CHARACTERS]}")
+                if len(problems) < _REPORTED_ROWS:
+                    problems.setdefault(str(error)[:_REPORTED_CHARACTERS], place)
                 if wrong > _COUNTED_ROWS:
                     break
             else:
@@ -201,8 +199,9 @@ class RowTasks:
                     self._prepared.append(prepared)
         if problems:
             beyond = f" and perhaps others after {_COUNTED_ROWS:,} wrong ones" if wrong > _COUNTED_ROWS else ""
-            more = f" (and {wrong - _REPORTED_ROWS} more rows{beyond})" if wrong > _REPORTED_ROWS else ""
-            raise DataError(" | ".join(problems) + more)
+            others = wrong - len(problems)
+            more = f" (and {others} more row{'s' if others > 1 else ''}{beyond})" if others else ""
+            raise DataError(" | ".join(f"{place}: {text}" for text, place in problems.items()) + more)
         if not self._prepared:
             raise DataError(f"There are no tasks: {source} is empty.")
         self.size = len(self._prepared)

@@ -404,7 +404,7 @@ class HTTPEngine(Engine):
                 text = f"{server.base_url} answered {status}: {message[:300]}"
                 if status == 200:  # a proxy's page; one that comes again and again is no model server's
                     pages += 1
-                    page = message[:200] if payload else "nothing"
+                    page = message[:100] if payload else "nothing"
                     text = f"{server.endpoint} answered something that is not JSON: {page}"
                 failure = EngineError(text, failure_kind=kind_of_status(status))
                 if is_spent(status, payload):
@@ -497,9 +497,9 @@ class HTTPEngine(Engine):
             text = f"{url} {'refused the API key' if self._api_key else 'wants an API key'} ({status})"
             text += ": set OPENAI_API_KEY or give api_key=."
             raise EngineUnavailable(text, failure_kind="agent_request_failed")
-        if status >= 500:
-            message = self._censored(server_message(payload))
-            raise EngineUnavailable(f"{url} answered GET /models with {status}: {message[:300]}")
+        message = self._censored(server_message(payload))[:200]
+        if status >= 500 or (status in (402, 429) and not self.model):
+            raise EngineUnavailable(f"{url} answered GET /models with {status}: {message}")
         try:
             listed = parse_body(payload)["data"]
             models = [entry for entry in listed if isinstance(entry, dict) and is_name(entry.get("id"))]
@@ -511,8 +511,8 @@ class HTTPEngine(Engine):
         self._root = self._root or model_root(model, models)
         if self.model or model:
             return self.model or model["id"]  # a server that does not list the model may still serve it
-        hint = "give model=" if url.path.endswith("/v1") else f"did you mean {url / 'v1'}? If not, give model="
-        raise EngineUnavailable(f"{url} lists no models ({status}): {hint}.")
+        hint = "" if url.path.endswith("/v1") else f" Did you mean {url / 'v1'}?"
+        raise EngineUnavailable(f"{url} lists no models ({status}: {message}): give its name, model= or --model.{hint}")
 
     async def _list_models(self, session: aiohttp.ClientSession, url: URL) -> tuple[int, bytes]:
         """Status and body of a server's list of models."""

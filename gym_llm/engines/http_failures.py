@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 from contextlib import suppress
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
@@ -20,6 +21,9 @@ MAX_RETRY_AFTER_SECONDS = 60.0
 """A server that asks for a longer pause is asked again after this one."""
 
 _MAX_MESSAGE = 10_000
+_PAGE = re.compile(r"\s*<(?:!doctype|html|head|body|h1)\b", re.IGNORECASE)
+_TITLE = re.compile(r"<(?:title|h1)\b[^<>]{0,200}>([^<>]{1,100})", re.IGNORECASE)
+_NOT_TEXT = re.compile("[\x00-\x08\x0e-\x1f\ufffd]")
 _SPENT_CODES = frozenset(
     {
         "billing_hard_limit_reached",
@@ -75,15 +79,19 @@ def is_json(payload: bytes) -> bool:
 def server_message(payload: bytes) -> str:
     """Return the message of an error's body (in the shape of OpenAI, vLLM or FastAPI, else its text) as one line.
 
+    An HTML page is named by its title; bytes that are not text are counted.
+
     >>> server_message(b'{"error": {"message": "Too long.", "code": "context_length_exceeded"}}')
     'Too long. (context_length_exceeded)'
     >>> server_message(b'{"object": "error", "message": "No such model.", "code": 404}')
     'No such model.'
+    >>> server_message(b"<html><title>Sign in</title><body>Hi</html>"), server_message(bytes(range(256)))
+    ('the HTML page "Sign in"', '256 bytes that are not text')
     """
     body: Any = None
     with suppress(ValueError):
         body = parse_body(payload)
-    text: Any = payload.decode(errors="replace")
+    text: Any = _shown_body(payload)
     if isinstance(body, dict):
         error = body.get("error")
         if isinstance(error, dict):
@@ -92,6 +100,15 @@ def server_message(payload: bytes) -> str:
         else:
             text = error or body.get("message") or body.get("detail") or text
     return printable(" ".join(_text(text).split()))
+
+
+def _shown_body(payload: bytes) -> str:
+    text = payload[:_MAX_MESSAGE].decode(errors="replace")
+    if _PAGE.match(text):
+        title = _TITLE.search(text)
+        return f'the HTML page "{title[1].strip()}"' if title else "an HTML page"
+    is_text = len(_NOT_TEXT.findall(text)) <= len(text) // 10
+    return text if is_text else f"{len(payload):,} bytes that are not text"
 
 
 def _text(value: Any) -> str:

@@ -67,7 +67,7 @@ def make_engine(spec: str, *, parsers: Sequence[str] = (), **options: Any) -> En
     HTTPEngine('http://localhost:8000/v1', model='Qwen/Qwen3-4B', api='chat')
     >>> make_engine("vlm:Qwen/Qwen3-4B")
     Traceback (most recent call last):
-    ValueError: Unknown engine 'vlm:Qwen/Qwen3-4B': did you mean vllm:MODEL? Engines are pocket, ...
+    ValueError: Unknown engine 'vlm:Qwen/Qwen3-4B': did you mean vllm:MODEL?
     """
     register_secrets(spec, options)
     made_by = engine_class(spec)
@@ -161,5 +161,6 @@ def _unknown(spec: str, meant: str | None) -> ValueError:
     kind = meant.partition(":")[0] if meant else ""
     if _HOST_AND_PORT.match(spec):
         meant = f"http://{spec}"
-    hint = f": did you mean {_OURS[kind][0] if kind in _OURS else meant}?" if meant else "."
-    return ValueError(f"Unknown engine {spec!r}{hint} Engines are {', '.join(forms)}.")
+    if meant:
+        return ValueError(f"Unknown engine {spec!r}: did you mean {_OURS[kind][0] if kind in _OURS else meant}?")
+    return ValueError(f"Unknown engine {spec!r}. Engines are {', '.join(forms)}.")

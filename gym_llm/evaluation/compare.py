@@ -10,7 +10,7 @@ from hashlib import blake2b
 from pathlib import Path
 from typing import Any
 
-from gym_llm.errors import UsageError
+from gym_llm.errors import DataError, UsageError
 from gym_llm.evaluation.results import RESULTS, read_results
 from gym_llm.evaluation.suite import file_names
 from gym_llm.records.record import OWN_NAMES
@@ -148,6 +148,8 @@ def engine_runs(path: str) -> list[str]:
     Args:
         path: An evaluation's folder, its folder of records, or a rollout file.
     """
+    if not Path(path).exists():
+        raise DataError(f"Cannot read {path}: No such file or directory.")
     if not Path(path).is_dir() or len(files := rollout_files(Path(path).absolute())) == 1:
         return [path]
     results = files[0].parent.with_name(RESULTS)

@@ -54,7 +54,8 @@ async def auxiliary_engine(env: VerifierEnv, argument: EngineArgument) -> Engine
     try:
         engine: Engine = await env.shared(f"side engine {shared_name(env, argument)}", lambda: _made_durable(argument))
     except EngineUnavailable as error:
-        raise JudgeError(f"{_name(argument)} is not available: {error}") from error
+        is_named = _parts("engine", argument)[0].partition(",")[0] in str(error)
+        raise JudgeError(str(error) if is_named else f"{_name(argument)} is not available: {error}") from error
     return engine
 
 

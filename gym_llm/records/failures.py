@@ -9,10 +9,11 @@ import traceback
 from collections.abc import Mapping
 from typing import Any, Literal, NamedTuple, get_args
 
-from gym_llm.errors import EngineError, InfrastructureError, JudgeError
+from gym_llm.errors import EngineError, InfrastructureError, InvalidReward, JudgeError
 from gym_llm.types import FailureKind, Phase
 from gym_llm.utils.author_frames import author_frames
 from gym_llm.utils.secrets import redacted_logger
+from gym_llm.utils.text import printable
 
 FAILURE_KINDS: tuple[str, ...] = get_args(FailureKind)
 
@@ -175,6 +176,26 @@ def traceback_text(error: BaseException) -> str:
     return "".join(lines)[-_MAX_CHARACTERS:]
 
 
+class MaskedCauses:
+    """Logs the cause of the first masked episode of each kind, as soon as it is known.
+
+    Args:
+        is_logged: Whether this process logs what an author's code raises (`failure_of`).
+    """
+
+    def __init__(self, is_logged: bool) -> None:
+        self._is_logged = is_logged
+        self._kinds: set[str] = set()
+
+    def see(self, record: Mapping[str, Any]) -> None:
+        """Take a record."""
+        kind = record["failure_kind"]
+        if kind is None or kind in self._kinds or (self._is_logged and record["traceback"]):
+            return
+        self._kinds.add(kind)
+        logger.warning("masked (%s): %s", kind, printable(record["error"] or ""))
+
+
 def note_failure(error: BaseException, failure: BaseException) -> None:
     """Add a `teardown`'s error as a note to the error that ended its episode, and log it."""
     note = f"teardown failed, too: {reason(failure)}"
@@ -185,8 +206,8 @@ def note_failure(error: BaseException, failure: BaseException) -> None:
 def _log_once(error: BaseException, env_id: str, phase: Phase | None, text: str) -> None:
     """Log a failure the first time that this line of code raises this kind of error.
 
-    With the author's lines, or the end of its traceback if it passed through none. A judge's failure is a bug of no
-    code: its sentence says all.
+    With the author's lines, or the end of its traceback if it passed through none. The sentence of a judge's
+    failure or an invalid reward says all.
     """
     place = error.__traceback__
     while place is not None and place.tb_next is not None:
@@ -197,7 +218,7 @@ def _log_once(error: BaseException, env_id: str, phase: Phase | None, text: str)
         return
     _logged.add(key)
     where = f" in {phase}" if phase else ""
-    if isinstance(error, JudgeError):
+    if isinstance(error, (JudgeError, InvalidReward)):
         what = f" {reason(error)}"
     elif lines := author_frames(error):
         what = "\n".join([f" {reason(error)}", *(f"  {line}" for line in lines)])

@@ -120,8 +120,8 @@ def _check_arguments(env_id: str | EnvSpec, kwargs: dict[str, Any]) -> None:
     known = known_arguments(creator) | {_LIMIT}
     for name in kwargs:
         if name not in known:
-            hint = did_you_mean(name, known)
-            raise TypeError(f"{spec.id} has no argument {name!r}.{hint} It has {', '.join(sorted(known - {_LIMIT}))}.")
+            hint = did_you_mean(name, known) or f" It has {', '.join(sorted(known - {_LIMIT}))}."
+            raise TypeError(f"{spec.id} has no argument {name!r}.{hint}")
 
 
 def _creator(spec: EnvSpec) -> Callable[..., gym.Env[Any, Any]]:

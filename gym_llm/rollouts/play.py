@@ -17,7 +17,7 @@ from gym_llm.engines import make_engine
 from gym_llm.engines.engine import Engine
 from gym_llm.engines.specs import seeded_options
 from gym_llm.errors import TooManyFailures, UsageError
-from gym_llm.records.failures import TRANSIENT
+from gym_llm.records.failures import TRANSIENT, MaskedCauses
 from gym_llm.rollouts.durable.journal import Journal
 from gym_llm.rollouts.env_slots import EnvSlots
 from gym_llm.rollouts.episode_bar import episode_bar
@@ -32,7 +32,8 @@ from gym_llm.rollouts.settings import RolloutSettings, SettingOptions
 from gym_llm.rollouts.stream_jobs import StreamJobs
 from gym_llm.rollouts.task_draws import TaskDraws
 from gym_llm.types import MadeByKey, Rollout, Row
-from gym_llm.utils.secrets import redact
+from gym_llm.utils.secrets import redact, redacted_logger
+from gym_llm.utils.text import printable
 
 
 class RolloutOptions(SettingOptions, total=False):
@@ -48,6 +49,7 @@ class RolloutOptions(SettingOptions, total=False):
     settings: RolloutSettings | None
 
 
+logger = redacted_logger(__name__)
 _PLAN = ("tasks", "env_kwargs", "episodes", "limit", "repeats")
 
 
@@ -170,13 +172,17 @@ async def rollout(
         counts = Counter() if dropped is None else dropped
         groups = GroupJobs(plan, drop_equal=drop_equal, settle_after=settle_after, dropped=counts, draws=draws)
     finished = iter_records(plan, engine, settings, groups, skip=skip, engine_options=engine_options)
+    first, is_scored = None, False
     async with aclosing(finished) as records:
         async for record in records:
+            first, is_scored = first or record, is_scored or record["reward"] is not None
             if group_size is None:
                 yield record
             while groups is not None and (group := groups.take()) is not None:
                 if group_size is not None:
                     yield group
+    if first is not None and not is_scored:
+        logger.error("No episode has a score: all are masked, the first so: %s", printable(first["error"] or ""))
 
 
 async def iter_records(
@@ -217,6 +223,7 @@ async def iter_records(
     scores_groups = plan.factory.scores_groups
     if scores_groups:
         _check_groups(plan, settings, jobs, skip)
+    causes = MaskedCauses(is_logged=not settings.workers)
     async with (
         _open_workers(plan.factory, num_envs, engine, options, settings, around) as workers,
         aclosing(schedule(workers, jobs, settings.on_waiting, finishes=not scores_groups)) as played,
@@ -224,6 +231,7 @@ async def iter_records(
     ):
         async for record in records:
             record["made_by"] = cast(MadeByKey, made_by)
+            causes.see(record)
             yield record
             if settings.durable and not scores_groups:  # the caller has written this record before it asks for the next
                 _let_go([record], workers)

@@ -206,7 +206,7 @@ class RolloutSettings:
         for name in values:
             if name not in known:
                 raise TypeError(
-                    f"There is no setting {name!r}.{did_you_mean(name, known)} There are {', '.join(known)}."
+                    f"There is no setting {name!r}.{did_you_mean(name, known)} See `help(gym_llm.RolloutSettings)`."
                 )
         return settings or cls(**values)
 

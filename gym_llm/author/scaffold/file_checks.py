@@ -40,6 +40,7 @@ def check_file(name: str, tasks: str | None = None) -> Iterator[Check]:
     try:
         spec = find_env(name)
         env = make()
+        getattr(env, "tasks", None)  # raises if the class's own `__init__` has not called ours
     except Exception as error:  # the file and its environment may do anything
         sentence = str(error) if isinstance(error, UsageError) else reason(error)
         yield Check("environment", "failed", sentence)

@@ -71,7 +71,7 @@ def find_env(name: str) -> str | EnvSpec:
             return _one_of(file, wanted)
         if module_file is None and not Path(top).is_dir():
             near = nearest(head, their_names(), cutoff=0.8)
-            hint = f" Did you mean {near}:{wanted}?" if near else ""
+            hint = f" Did you mean {near.replace('_', '-')}:{wanted}?" if near else ""
             raise UsageError(
                 f"There is no module {head!r}: it is not installed, and no {top}.py lies in this folder.{hint}"
             )

@@ -98,8 +98,9 @@ def chat_to_response(chat_completion: dict[str, Any], *, model: str | None = Non
             "usage": _usage_from_chat(chat_completion.get("usage")),
         }
     except MALFORMED as error:
+        why = f"no {error}" if isinstance(error, KeyError) else reason(error)
         raise EngineError(
-            f"The server's answer is not a chat completion ({reason(error)}): {excerpt(chat_completion)}",
+            f"The server's answer is not a chat completion ({why}): {excerpt(chat_completion)}",
             failure_kind="agent_run_error",
         ) from error
 

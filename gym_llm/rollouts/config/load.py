@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
@@ -133,11 +133,16 @@ def load_config(
             located = _located(name, environment, composed)
             environments[name] = environment.model_copy(update={"engine": engine, **located})
     if problems:
-        lines = ["The configuration cannot be used:", *(f"  {problem}" for problem in problems)]
-        raise ConfigError(mask("\n".join(lines), composed.secrets))
+        raise unusable(mask(problem, composed.secrets) for problem in problems)
     if POLICY not in declared and all(environment.engine != POLICY for environment in environments.values()):
         engines.pop(POLICY, None)
     return Config(variables, environments, engines, mapped.unmapped, composed.secrets)
+
+
+def unusable(problems: Iterable[str]) -> ConfigError:
+    """Return the error of a configuration with these problems: a line for each, or one line."""
+    lines = list(problems)
+    return ConfigError("\n  ".join(["The configuration cannot be used:", *lines][len(lines) == 1 :]))
 
 
 def _check_read(variables: dict[str, Any], reads: Collection[str], mapped: MappedSections, is_foreign: bool) -> None:

@@ -245,7 +245,7 @@ def test_bad_rows_of_all_files_are_reported_in_one_go(tmp_path: Path) -> None:
     assert lines[0] == f"{first}: 3 bad rows"
     assert lines[1].startswith("  lines 3001-3002, 9001: ")
     assert "expected_answer 'Z' is not the letter of an option" in lines[1]
-    missing = "the row has no `responses_create_params` (a `prompt_config` or `--map` can make its `input`)"
+    missing = "the row has no `responses_create_params`, which --map or a `prompt_config` makes"
     assert lines[2:] == [f"{second}: 1 bad row", f"  line 2: {missing}"]
     assert not (tmp_path / "a_metrics.json").exists()
     assert not (tmp_path / "out").exists()

@@ -51,6 +51,12 @@ VERIFIES = "def verify(self, task, episode):\n        return 1.0\n"
             ["Quiz.__init__ has to call super().__init__(tasks, **arguments) first."],
         ),
         (
+            "no_number",
+            [MAKES, "def verify(self, task, episode):\n        return '4'"],
+            1,
+            ["failed in verify. This is logged once: InvalidReward: verify returned "],
+        ),
+        (
             "field",
             ["class Task(BaseTask):\n        word: str\n", MAKES, VERIFIES],
             2,

@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 from aiohttp import web
 
+import gym_llm
 from gym_llm.cli import main
 from gym_llm.engines import make_engine
 
@@ -47,8 +48,9 @@ def answers(body: Any, status: int = 200, **headers: str) -> Callable[[web.BaseR
 SERVERS: dict[str, tuple[Callable[[web.BaseRequest], Any], str]] = {
     "key": (answers({"error": {"message": "Incorrect API key", "code": "invalid_api_key"}}, 401), "invalid_api_key"),
     "model": (answers({"error": {"message": "The model `m` does not exist"}}, 404), "does not exist"),
-    "path": (answers("<h1>Not Found</h1>", 404), "404"),
-    "html": (answers("<!DOCTYPE html><h1>Sign in</h1>"), "Sign in"),
+    "path": (answers("<h1>Not Found</h1>", 404), 'answered 404: the HTML page "Not Found"'),
+    "html": (answers("<!DOCTYPE html><h1>Sign in</h1>"), 'the HTML page "Sign in"'),
+    "bytes": (answers("\0\1\2\3" * 100), "400 bytes that are not text"),
     "rate": (answers(LIMITED, 429, **{"Retry-After": "40"}), "waiting 40 s"),
     "quota": (answers(SPENT, 429), "quota is spent"),
     "balance": (answers({"error": {"message": "Insufficient Balance"}}, 402), "quota is spent"),
@@ -58,7 +60,7 @@ SERVERS: dict[str, tuple[Callable[[web.BaseRequest], Any], str]] = {
     "reset": (reset, "reset"),
     "slow": (slow, "No answer within 1 s"),
 }
-WAITS = ("rate", "broken", "reset", "html", "empty", "shape")
+WAITS = ("rate", "broken", "reset", "html", "bytes", "empty", "shape")
 """Failures that may pass: the request is sent again, so that the run has no end to look at here."""
 
 
@@ -91,13 +93,19 @@ def address() -> Iterator[str]:
 @pytest.mark.parametrize("command", ["eval", "rollout"])
 @pytest.mark.parametrize("name", [name for name in SERVERS if name not in WAITS])
 def test_a_cause_is_printed_at_once_and_at_the_end(
-    address: str, in_an_empty_folder: None, capsys: Capture, name: str, command: str
+    address: str,
+    in_an_empty_folder: None,
+    capsys: Capture,
+    caplog: pytest.LogCaptureFixture,
+    name: str,
+    command: str,
 ) -> None:
     url, cause = f"{address}/{name}/v1", SERVERS[name][1]
     options = ["--engine-option", "timeout=1", "--retries", "0"]
     assert main([command, "gym_llm/Arithmetic-v0", "--limit", "3", "--engine", url, "--output", "o", *options]) == 1
     said = capsys.readouterr()
-    assert said.err.count("masked (") == 1 and cause in said.err.partition("\n")[0]
+    masked = [message for message in caplog.messages if message.startswith("masked (")]
+    assert len(masked) == 1 and cause in masked[0]
     assert cause in said.out and "\ncomplete" not in said.out and "Traceback" not in said.err
     assert "matplotlib" not in said.out or find_spec("matplotlib") is None
 
@@ -139,3 +147,14 @@ def test_a_limit_over_the_number_of_tasks_says_so(in_an_empty_folder: None, caps
     assert "has 5 tasks, fewer than the limit of 50: all are played." in capsys.readouterr().err
     assert main([*arguments, "b", "--episodes", "7"]) == 0
     assert "7 episodes play each up to 2 times" in capsys.readouterr().err
+
+
+def test_rollout_in_python_logs_the_cause_at_once_and_at_the_end(
+    address: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def play() -> None:
+        async for _ in gym_llm.rollout("gym_llm/Arithmetic-v0", f"{address}/key/v1", limit=3):
+            assert len(caplog.messages) == 1 and "invalid_api_key" in caplog.messages[0]
+
+    asyncio.run(play())
+    assert len(caplog.messages) == 2 and "No episode has a score" in caplog.messages[1]

@@ -187,6 +187,7 @@ refused("parrot")
 refused("parrot:hi", loud=True)
 refused("parrot:hi", word="no")
 refused("broken:x")
+refused("zzz")
 """
     printed = with_theirs(tmp_path, code).splitlines()
     forms = (
@@ -194,12 +195,13 @@ refused("broken:x")
         "actors:NAME,NAME, constant:TEXT, person:PORT, agent, scripted:TEXT, broken, parrot"
     )
     assert printed == [
-        f"ValueError Unknown engine 'parot:hi': did you mean parrot? Engines are {forms}.",
+        "ValueError Unknown engine 'parot:hi': did you mean parrot?",
         "hihi always",
-        f"ValueError Unknown engine 'parrot': did you mean parrot:WORD? Engines are {forms}.",
+        "ValueError Unknown engine 'parrot': did you mean parrot:WORD?",
         "TypeError parrot has no option 'loud'; its options are volume, seed.",
         "TypeError parrot has no option 'word'; its options are volume, seed.",
         "EngineUnavailable The engine broken cannot be imported: No module named 'their_engines_missing'.",
+        f"ValueError Unknown engine 'zzz'. Engines are {forms}.",
     ]
 
 

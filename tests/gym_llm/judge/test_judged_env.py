@@ -117,7 +117,7 @@ def test_a_judge_that_is_down_is_a_sentence_and_masked_episodes(
     assert [record["failure_kind"] for record in records] == ["judge_failed"] * 4
     assert all(record["reward"] is None and "JudgeError" in record["traceback"] for record in records)
     (said,) = [each.getMessage() for each in caplog.records if "is masked" in each.getMessage()]
-    sentence = "The judge gave no answer: " if listening else f"The engine {nobody} is not available: "
+    sentence = "The judge gave no answer: " if listening else f"{nobody} cannot be reached: "
     assert "failed in verify. This is logged once: JudgeError: " in said and sentence in said and "\n" not in said
     shown = capsys.readouterr()
     assert "4 (4 judge_failed)" in shown.out and sentence in shown.out
