@@ -6,12 +6,39 @@ import fcntl
 import os
 import shutil
 import stat
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import BinaryIO
 
 from gym_llm.errors import DataError
+
+
+def new_path(stem: str, ending: str = "") -> str:
+    """Make an empty file named after the time, or a folder if there is no ending, and return its path.
+
+    Two runs that begin in the same second get different names.
+
+    Args:
+        stem: The path up to the time.
+        ending: The file's, such as `.jsonl`.
+
+    Raises:
+        DataError: If it cannot be made.
+    """
+    stem = f"{stem}-{time.strftime('%Y%m%d-%H%M%S')}"
+    for number in range(1, 1_000_000):
+        path = Path(f"{stem}{f'-{number}' if number > 1 else ''}{ending}")
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.touch(exist_ok=False) if ending else path.mkdir()
+        except FileExistsError:
+            continue
+        except OSError as error:
+            raise DataError(f"Cannot write {path}: {error.strerror or error}.") from None
+        return str(path)
+    raise DataError(f"Cannot write {stem}{ending}: there are too many of this name.")
 
 
 def open_locked(path: Path, *, name: object = None) -> int:

@@ -5,11 +5,13 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import Awaitable, Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeAlias
 
 from gym_llm.agents.mailbox import AgentMailbox, item_text, user_text
+from gym_llm.errors import SandboxError
 from gym_llm.protocols.responses.actions import read_action
 from gym_llm.protocols.responses.token_fields import without_tokens
 from gym_llm.types import Item, Request, ResponseDict
@@ -74,7 +76,7 @@ class AgentEpisode:
         self.mcp_url, self.tools_url = addresses.mcp_url, addresses.tools_url
         self.has_submitted = False
         self.said = ""
-        self.on_first_call: Callable[[], None] | None = None
+        self.on_first_call: Callable[[], Awaitable[None]] | None = None
 
     @property
     def request(self) -> Request:
@@ -115,7 +117,8 @@ class AgentEpisode:
             await asyncio.sleep(0)  # what it printed before is in its pipe, which the loop reads in this round
             noted, self.on_first_call = self.on_first_call, None
             if noted is not None:
-                noted()
+                with suppress(SandboxError):  # its machine is closed, and the program with it
+                    await noted()
 
     async def call_tool(self, name: str, arguments: dict[str, Any] | str) -> str:
         """Call a tool of the environment. Calls that are made at once (`asyncio.gather`) are one turn.

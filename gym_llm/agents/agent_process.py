@@ -90,7 +90,7 @@ class RunningProgram(asyncio.SubprocessProtocol):
         """The end of what it has written there so far."""
         return self._stderr.decode(errors="replace")
 
-    def forget_stdout(self) -> None:
+    async def forget_stdout(self) -> None:
         """Forget what it has printed so far."""
         self._stdout.clear()
 

@@ -79,6 +79,7 @@ class MachineAgent:
         """
         place, program, key = self._place, self._program, episode.addresses.api_key
         assert place is not None
+        episode.on_first_call = place.machine.forget_output
         launch = program.launch(episode.addresses, FOLDER, task_of(episode))
         workdir = place.workdir or (launch.workdir if program.harness else FOLDER)
         try:
@@ -88,7 +89,13 @@ class MachineAgent:
                     self._servers, await place.machine.listen([one.port for one in self._servers]), strict=True
                 ):
                     server.open_door(opened, key)
-            environment = {"PATH": PATH, "LANG": "C.UTF-8", **place.machine.image.environment, **place.environment}
+            environment = {
+                "PATH": PATH,
+                "LANG": "C.UTF-8",
+                "PYTHONUNBUFFERED": "1",
+                **place.machine.image.environment,
+                **place.environment,
+            }
             command, path = launch.command, environment["PATH"]
             environment |= launch.environment
             if program.harness:

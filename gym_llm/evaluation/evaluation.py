@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import os
-import time
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, aclosing, suppress
 from pathlib import Path
 from typing import Any
 
 from gym_llm.concurrency import wait
+from gym_llm.data.files.atomic import new_path
 from gym_llm.errors import DataError, InfrastructureError, UsageError
 from gym_llm.evaluation.results import EvaluationResult, collect_results, write_results
 from gym_llm.evaluation.suite import EngineNames, env_parts, file_names, suite_parts
@@ -272,7 +272,7 @@ def is_suite(name: str) -> bool:
 def _new_folder(parts: Mapping[str, Sequence[Part]]) -> str:
     names = dict.fromkeys(part.dataset.partition("/")[0] for each in parts.values() for part in each)
     name = "-".join(names).replace(os.sep, "-")[:80]
-    return f"evaluations/{name}-{time.strftime('%Y%m%d-%H%M%S')}"
+    return new_path(f"evaluations/{name}")
 
 
 def _check_folder(folder: Path, files: set[str], resume: bool) -> None:

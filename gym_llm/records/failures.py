@@ -57,7 +57,7 @@ _MAX_MESSAGE = 4_000
 _MAX_LOGGED = 100
 _MOST_LOGGED_LINES = 8  # the record has all of it
 logger = redacted_logger(__name__)
-_logged: set[tuple[str, str, int]] = set()
+_logged: set[tuple[str, str, str, int]] = set()
 
 
 class Failure(NamedTuple):
@@ -204,7 +204,7 @@ def note_failure(error: BaseException, failure: BaseException) -> None:
 
 
 def _log_once(error: BaseException, env_id: str, phase: Phase | None, text: str) -> None:
-    """Log a failure the first time that this line of code raises this kind of error.
+    """Log a failure the first time that this line of code raises this kind of error in an environment.
 
     With the author's lines, or the end of its traceback if it passed through none. The sentence of a judge's
     failure or an invalid reward says all.
@@ -213,7 +213,7 @@ def _log_once(error: BaseException, env_id: str, phase: Phase | None, text: str)
     while place is not None and place.tb_next is not None:
         place = place.tb_next
     code = place.tb_frame.f_code.co_filename if place is not None else ""
-    key = type(error).__name__, code, place.tb_lineno if place is not None else 0
+    key = env_id, type(error).__name__, code, place.tb_lineno if place is not None else 0
     if key in _logged or len(_logged) >= _MAX_LOGGED:
         return
     _logged.add(key)

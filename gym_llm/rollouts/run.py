@@ -12,6 +12,7 @@ from typing import Any, cast
 
 from gym_llm.concurrency import wait
 from gym_llm.core.registry.ids import parse_id
+from gym_llm.data.files.atomic import new_path
 from gym_llm.engines import Engine
 from gym_llm.errors import UsageError
 from gym_llm.records.failures import TRANSIENT
@@ -226,7 +227,7 @@ class Run(AbstractContextManager["Run"]):
         sections = "-".join(dict.fromkeys(name.partition("/")[0] for name in self.parts))
         first = next(iter(self.parts.values())).env_id
         name = sections[:80] or parse_id(first)[1]
-        return f"rollouts/{name}-{time.strftime('%Y%m%d-%H%M%S')}.jsonl"
+        return new_path(f"rollouts/{name}", ".jsonl")
 
     def _take_over(self, retry_failed: bool, accept_changes: bool) -> None:
         """Count what earlier runs wrote, if it was made the way this run would."""

@@ -90,7 +90,7 @@ class _Machine:
         kinds: dict[str, Callable[[dict[str, Any], list[bytes]], framing.Message]] = {
             **{"exec": self.execute, "put": self.put, "get": self.get, "kill": self.kill},
             **{"snapshot": self.snapshot, "restore": self.restore, "verify": self.verify},
-            **{"begin": self.begin, "await": self.wait, "listen": self.listen},
+            **{"begin": self.begin, "await": self.wait, "listen": self.listen, "forget": self.forget},
         }
         return kinds[header["kind"]](header, pieces)
 
@@ -145,6 +145,12 @@ class _Machine:
         self.resident = None
         self.ports.close()
         return answer
+
+    def forget(self, header: dict[str, Any], pieces: list[bytes]) -> framing.Message:
+        """Drop the standard output of that program until now."""
+        if self.resident is not None:
+            self.resident.forget_output()
+        return {}, []
 
     def listen(self, header: dict[str, Any], pieces: list[bytes]) -> framing.Message:
         """Open ports on the loopback; the message with their sockets follows the answer."""

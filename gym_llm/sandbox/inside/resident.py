@@ -7,6 +7,7 @@ listening sockets to the caller, who accepts their connections. The machine has 
 # The protocol. The caller sends `begin`, and the program runs. `await` is answered when the program has ended or passed
 # a limit, or with nothing as soon as another request follows: so the caller interrupts it with `poke`, which has no
 # answer, asks what it wants, and sends `await` again. Commands run meanwhile, and the program runs on beside them.
+# `forget` drops its standard output until now.
 # `kill`, and all that includes it (`verify`, `restore`), ends the program and closes the ports.
 
 from __future__ import annotations
@@ -115,6 +116,11 @@ class Resident(supervisor.Run):
         passed = self.use.look(self.child, self.limits)
         self._signal(signal.SIGCONT)
         return passed
+
+    def forget_output(self) -> None:
+        """Drop what it has written on its standard output until now."""
+        self.streams[0].rest()
+        self.streams[0].take()
 
     def finish(self) -> tuple[dict[str, Any], list[bytes]]:
         """End what is left of it; return its end and its output. Nothing in the machine runs then."""

@@ -390,6 +390,10 @@ class BubblewrapMachine:
                 return answer, output
             await asyncio.sleep(0)
 
+    async def forget_output(self) -> None:
+        """Drop what the program that `begin` started has written on its standard output until now."""
+        await self._asked({"kind": "forget"}, [])
+
     async def kill(self) -> None:
         """End all that runs in the machine, and close its ports."""
         await self._asked({"kind": "kill"}, [])

@@ -6,7 +6,7 @@ import os
 import pytest
 
 from gym_llm.data.files import atomic
-from gym_llm.data.files.atomic import replacing
+from gym_llm.data.files.atomic import new_path, replacing
 from gym_llm.errors import DataError
 
 
@@ -51,3 +51,9 @@ def test_what_another_process_finished_between_opening_and_locking_stays_whole(t
         file.write(b"ours")
         assert path.read_bytes() == b"theirs"
     assert path.read_bytes() == b"ours"
+
+
+@pytest.mark.parametrize("ending", ["", ".jsonl"])
+def test_runs_of_one_name_in_one_second_get_paths_of_their_own(tmp_path, ending):
+    paths = [new_path(str(tmp_path / "runs" / "sums"), ending) for _ in range(5)]
+    assert len(set(paths)) == 5 and all(os.path.exists(path) and path.endswith(ending) for path in paths)

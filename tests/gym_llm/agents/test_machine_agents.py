@@ -55,6 +55,15 @@ def answer_of(record: Any) -> Any:
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize(
+    ("code", "expected"), [("model('?'); print('9')", "9"), ("model('?')", "four"), ("", "Thanks!")]
+)
+def test_a_banner_before_the_first_call_of_the_model_is_no_answer(code: str, expected: str) -> None:
+    record = play_inside(f"print('Thanks!' if {not code} else 'Thank you! ' * 20_000)\n{code}")
+    assert record["error"] is None and record["info"]["answer"] == expected
+
+
+@pytest.mark.slow
 def test_a_program_finds_its_task_its_model_and_the_tools() -> None:
     code = """
 shown = json.load(open(os.environ["GYM_LLM_TASK"]))["prompt"], sys.stdin.read(), os.path.exists(sys.argv[0] or "/work")

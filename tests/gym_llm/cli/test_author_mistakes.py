@@ -54,7 +54,7 @@ VERIFIES = "def verify(self, task, episode):\n        return 1.0\n"
             "no_number",
             [MAKES, "def verify(self, task, episode):\n        return '4'"],
             1,
-            ["failed in verify. This is logged once: InvalidReward: verify returned "],
+            ["failed in verify. This is logged once: InvalidReward: A reward is a finite number, but verify returned"],
         ),
         (
             "field",

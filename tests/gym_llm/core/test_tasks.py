@@ -127,7 +127,7 @@ def test_a_wrong_row_names_the_field(given: Any, words: str) -> None:
 
 
 def test_every_wrong_row_is_counted_and_the_first_are_named() -> None:
-    with pytest.raises(DataError, match=r"Row 1: answer.* \| Row 2: .*number \(and 6 more rows\)"):
+    with pytest.raises(DataError, match=r"Row 1: answer.* \| Row 2: .*string \(and 6 more rows\)"):
         RowTasks.from_rows([row(answer="x"), row(), row(answer=3), *[row() for _ in range(6)]], KIND)
 
 
