@@ -23,6 +23,8 @@ _MOST_FILES = 2_000_000  # and folders
 _DEEPEST = 128  # folders in each other, of an image
 _NAME_BYTES = 1 << 28  # of all files together
 HEADER_BYTES = 1 << 20  # of one file
+_LONG_HEADERS_BYTES = 1 << 25  # of all files together, beyond what usual ones have
+_USUAL_HEADER = 1 << 12
 _FOLDER_BYTES = 4096
 _GONE, _EMPTIED = ".wh.", ".wh..wh..opq"
 _BLOCK = 1 << 16
@@ -161,7 +163,7 @@ def unpack_members(archive: tarfile.TarFile, folder: str, limit: int, whiteouts:
     folders: list[tuple[str, int]] = []
     made: set[str] = set()
     emptied: set[str] = set()
-    total = count = names = 0
+    total = count = names = headers = 0
     while (member := archive.next()) is not None:
         archive.members.clear()  # type: ignore[attr-defined] # or it keeps all of them
         parts = inner_parts(member.name)
@@ -174,8 +176,9 @@ def unpack_members(archive: tarfile.TarFile, folder: str, limit: int, whiteouts:
             total += member.size
         count += 1 + missing
         names += (1 + missing) * (len(path) - len(folder))
-        if total > limit or count > _MOST_FILES or names > _NAME_BYTES:
-            raise TooLarge(f"its files have more than {limit} bytes, or are more than {_MOST_FILES}")
+        headers += max(0, member.offset_data - member.offset - _USUAL_HEADER)
+        if total > limit or count > _MOST_FILES or names > _NAME_BYTES or headers > _LONG_HEADERS_BYTES:
+            raise TooLarge(f"its files have more than {limit} bytes or long headers, or are more than {_MOST_FILES}")
         if whiteouts == NAMES and parts and parts[-1].startswith(_GONE):
             _hide(path, made, emptied)
             continue

@@ -29,6 +29,7 @@ NO_IMAGE = (
 )
 """Errors raised for damaged or unrecognised archives."""
 _DOCUMENT_BYTES = 16 << 20
+_HEADERS_BYTES = 1 << 24  # of the members of an archive that may be an image's
 MOST_LAYERS = 500
 _ZSTANDARD_BYTES = 1 << 27  # of memory that a layer may ask for
 
@@ -92,9 +93,11 @@ def _blobs(source: str, limit: int, stopped: threading.Event | None) -> Iterator
     with _open(source, stopped) as opened, tarfile.open(fileobj=opened, tarinfo=tree.Member) as archive:
         first = archive.next()
         names = set()
+        headers = 0
         for _ in range(10_000):  # an image archive has few members, a root file system many
-            if first is None:
+            if first is None or headers > _HEADERS_BYTES:  # they are kept until the last layer is read
                 break
+            headers += first.offset_data - first.offset
             names.add(first.name.removeprefix("./"))
             if first.offset_data + first.size > limit + tree.HEADER_BYTES:
                 raise tree.TooLarge(f"its files have more than {limit} bytes")

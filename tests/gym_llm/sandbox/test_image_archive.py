@@ -220,6 +220,7 @@ _BOMBS: dict[str, Callable[[], bytes]] = {
         b"".join(_pax(_record(f"key{i:06}={'v' * 300}"), kind=b"g") for i in range(9000)) + _FILE
     ),
     "headers of headers": lambda: (_header(tarfile.GNUTYPE_LONGNAME, 2) + b"aa".ljust(512, b"\0")) * 5000 + _FILE,
+    "long headers of many files": lambda: (_pax(_record(f"comment={'c' * 1_000_000}")) + _FILE) * 40,
     "map of holes": lambda: bytes(_MAP) + (b"0" * 11 + b"\0") * 42 + (bytes(504) + b"\1" + bytes(7)) * 200_000,
     "numbers of holes": lambda: (
         _pax(_record("GNU.sparse.major=1"), _record("GNU.sparse.minor=0"))
@@ -243,10 +244,15 @@ _BOMBS: dict[str, Callable[[], bytes]] = {
 }
 
 
+@pytest.mark.parametrize("place", ["layer", "archive"])
 @pytest.mark.parametrize("name", _BOMBS)
-def test_an_image_that_expands_in_memory_or_never_ends_is_refused_by_a_sentence(name: str, tmp_path: Path):
-    data = zstandard.ZstdCompressor().compress(_BOMBS[name]())
-    source = write(tmp_path / "bomb.tar", docker_save([data]))
+def test_an_image_that_expands_in_memory_or_never_ends_is_refused_by_a_sentence(name: str, place: str, tmp_path: Path):
+    if place == "layer":
+        data = zstandard.ZstdCompressor().compress(_BOMBS[name]())
+        source = write(tmp_path / "bomb.tar", docker_save([data]))
+    else:
+        source = str(tmp_path / "bomb.tar")
+        Path(source).write_bytes(gzip.compress(_BOMBS[name](), 1))
     (tmp_path / "root").mkdir()
     tracemalloc.start()
     begun = time.process_time()
