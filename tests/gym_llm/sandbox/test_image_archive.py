@@ -220,6 +220,9 @@ _BOMBS: dict[str, Callable[[], bytes]] = {
         b"".join(_pax(_record(f"key{i:06}={'v' * 300}"), kind=b"g") for i in range(9000)) + _FILE
     ),
     "headers of headers": lambda: (_header(tarfile.GNUTYPE_LONGNAME, 2) + b"aa".ljust(512, b"\0")) * 5000 + _FILE,
+    "long number": lambda: _pax(_record(f"size={'9' * 900_000}")) + _FILE,
+    "records in each other": lambda: _pax(b"2 " * 20_000 + b" a=b") + _FILE,
+    "lines in each other": lambda: _pax(b"2\n" * 20_000 + b"=b\n") + _FILE,
     "long headers of many files": lambda: (_pax(_record(f"comment={'c' * 1_000_000}")) + _FILE) * 40,
     "map of holes": lambda: bytes(_MAP) + (b"0" * 11 + b"\0") * 42 + (bytes(504) + b"\1" + bytes(7)) * 200_000,
     "numbers of holes": lambda: (
