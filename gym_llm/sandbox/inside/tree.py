@@ -6,6 +6,7 @@ that hides the one below it has the attribute `user.overlay.opaque`. Archives ke
 
 from __future__ import annotations
 
+import functools
 import gzip  # noqa: F401 (tarfile imports it when it needs it, which is after a machine's root has become the root)
 import io
 import os
@@ -19,6 +20,7 @@ LINK = -1
 _HEADER = "GYM_LLM.opaque"
 _LEVEL = 1  # of compression
 _MOST_LINKS, _MOST_STEPS = 40, 5_000  # of one path
+_ALL_STEPS = 1 << 25  # of the paths of all files together
 _MOST_FILES = 2_000_000  # and folders
 _DEEPEST = 128  # folders in each other, of an image
 _NAME_BYTES = 1 << 28  # of all files together
@@ -189,12 +191,13 @@ def unpack_members(archive: tarfile.TarFile, folder: str, limit: int, whiteouts:
     made: set[str] = set()
     emptied: set[str] = set()
     total = count = names = headers = 0
+    place = functools.partial(resolve, folder, steps=iter(range(_ALL_STEPS)))
     while (member := archive.next()) is not None:
         archive.members.clear()  # type: ignore[attr-defined] # or it keeps all of them
         parts = inner_parts(member.name)
         if len(parts) > _DEEPEST and whiteouts != KEPT:
             raise TooLarge(f"{member.name[:200]!r} is more than {_DEEPEST} folders deep")
-        path = os.path.join(resolve(folder, parts[:-1]), *parts[-1:])
+        path = os.path.join(place(parts[:-1]), *parts[-1:])
         missing = _make_folders(os.path.dirname(path)) if parts else 0
         total += missing * _FOLDER_BYTES
         if member.isreg() or member.type not in tarfile.SUPPORTED_TYPES:  # what is not supported is read past
@@ -209,7 +212,7 @@ def unpack_members(archive: tarfile.TarFile, folder: str, limit: int, whiteouts:
             continue
         if member.isdir():
             if os.path.islink(path):
-                path = resolve(folder, parts)
+                path = place(parts)
             if not os.path.isdir(path):
                 remove(path)
                 os.makedirs(path)
@@ -221,7 +224,7 @@ def unpack_members(archive: tarfile.TarFile, folder: str, limit: int, whiteouts:
             os.chmod(path, 0o700)
             folders.append((path, member.mode))
         elif parts:
-            _put(archive, member, path, folder, whiteouts)
+            _put(archive, member, path, place, whiteouts)
         if whiteouts != KEPT:
             while path not in made and len(path) > len(folder):
                 made.add(path)
@@ -269,7 +272,7 @@ def _empty(folder: str, made: set[str], emptied: set[str]) -> None:
                 left.append(path)
 
 
-def _put(archive: tarfile.TarFile, member: tarfile.TarInfo, path: str, folder: str, whiteouts: str) -> None:
+def _put(archive: tarfile.TarFile, member: tarfile.TarInfo, path: str, place: Any, whiteouts: str) -> None:
     remove(path)
     if member.issym():
         os.symlink(member.linkname, path)
@@ -277,7 +280,7 @@ def _put(archive: tarfile.TarFile, member: tarfile.TarInfo, path: str, folder: s
         first = inner_parts(member.linkname)
         if not first:
             raise ValueError(f"{member.name[:200]!r} is a hard link to nothing")
-        target = os.path.join(resolve(folder, first[:-1]), first[-1])
+        target = os.path.join(place(first[:-1]), first[-1])
         if not os.path.lexists(target):
             raise ValueError(f"{member.name[:200]!r} is a hard link to {member.linkname[:200]!r}, which is not there")
         os.link(target, path, follow_symlinks=False)
@@ -311,19 +314,19 @@ def inner_parts(name: str) -> list[str]:
     return parts
 
 
-def resolve(folder: str, parts: list[str]) -> str:
+def resolve(folder: str, parts: list[str], steps: Iterator[int] | None = None) -> str:
     """Return the place of a path if the folder is the root: no link leads out of it. It need not exist.
 
     Raises:
-        ValueError: If its links never end.
+        ValueError: If its links never end, or no steps are left, of which it takes one for each part.
     """
     done: list[str] = []
     left = parts[::-1]
-    links = steps = 0
+    links = 0
+    own = iter(range(_MOST_STEPS))
     while left:
         part = left.pop()
-        steps += 1
-        if steps > _MOST_STEPS:
+        if next(own, None) is None or (steps is not None and next(steps, None) is None):
             raise ValueError(f"{'/'.join(parts)[:200]!r} leads through too many folders")
         if part in ("", "."):
             continue

@@ -267,6 +267,17 @@ def test_an_image_that_expands_in_memory_or_never_ends_is_refused_by_a_sentence(
     shutil.rmtree(tmp_path / "root")
 
 
+def test_the_links_of_all_files_together_have_an_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    links = [link(f"l{i}", f"{'a/../' * 60}l{i + 1}") for i in range(38)]
+    for files in ([member(f"l0/{i}") for i in range(99)], [link(f"h{i}", "l0/x", tarfile.LNKTYPE) for i in range(99)]):
+        monkeypatch.setattr(tree, "_ALL_STEPS", 1 << 25)
+        good = layer(*links, member("l0/x"), *files)
+        tree.unpack(good, str(tmp_path / "good"), whiteouts=tree.NAMES)
+        monkeypatch.setattr(tree, "_ALL_STEPS", 50 * 38 * 120)
+        with pytest.raises(ValueError, match="too many folders"):
+            tree.unpack(good, str(tmp_path / "bad"), whiteouts=tree.NAMES)
+
+
 def test_memory_that_is_missing_is_a_sentence() -> None:
     assert reason(MemoryError()) == "it needs more memory than there is"
 
