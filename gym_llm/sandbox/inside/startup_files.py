@@ -20,13 +20,29 @@ _SYSTEM = (
     *("python*", "perl", "ruby*", "php", "R", "java*", "maven", "npmrc", "gdb", "emacs", "vim", "sqliterc", "psqlrc"),
     *("ssl/*.cnf", "ssl/*.conf", "gss", "krb5.conf*", "pkcs11", "sasl2", "OpenCL", "vulkan", "glvnd", "ImageMagick*"),
     *("gitconfig", "gitattributes", "wgetrc", "curlrc", "pip.conf", "xdg", "apt", "dpkg", "sudoers*", "pam*"),
+    *("ssh/ssh_config*", "latexmkrc", "texmf", "csh*", "fish", "mercurial", "pylintrc", "terminfo", "octave*"),
 )
 _OF_A_USER = (
     *(".bash*", ".profile", ".zsh*", ".zprofile", ".zlogin", ".inputrc", ".pam_environment", ".config/environment.d"),
     *(".local/lib/python*", ".local/lib/perl*", ".pydistutils.cfg", ".pdbrc*", ".pip", ".config/pip", ".condarc"),
     *(".gitconfig", ".config/git", ".curlrc", ".config/curlrc", ".wgetrc", ".netrc", ".npmrc", ".yarnrc*"),
     *(".node_modules", ".node_libraries", ".Rprofile", ".Renviron", ".irbrc", ".gemrc", ".rspec", ".gdb*", ".lldbinit"),
-    *(".cargo/config*", ".config/go", ".m2/settings*", ".mavenrc", ".gradle/init*", ".gradle/gradle.properties"),
+    *(".jq*", ".vim*", ".exrc", ".config/gdb", ".config/sqlite3", ".duckdbrc", ".cmake", ".hgrc", ".config/hg", ".R"),
+    *(
+        ".gnuplot*",
+        ".maxima",
+        ".gprc",
+        ".swiplrc",
+        ".config/swi-prolog",
+        ".erlang*",
+        ".expect*",
+        ".sbclrc",
+        ".terminfo",
+    ),
+    *(".latexmkrc", ".config/latexmk", "texmf", ".valgrindrc", ".bazelrc", ".bunfig.toml", ".ackrc", ".*cshrc"),
+    *(".pylintrc", ".config/pylintrc", ".mypy.ini", ".config/mypy", ".ipython", ".config/matplotlib", ".matplotlib"),
+    *(".config/ImageMagick", ".magick", ".config/fish", ".gnupg/*.conf"),
+    *(".cargo/config*", ".config/go", ".m2/*.xml", ".mavenrc", ".gradle/init*", ".gradle/gradle.properties"),
     *(".ant*", ".julia/config", ".octaverc", ".sqliterc", ".psqlrc", ".my.cnf", ".ghci", ".config/ghc", ".ocamlinit"),
 )
 _PATTERNS = (
