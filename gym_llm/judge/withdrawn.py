@@ -12,6 +12,7 @@ import re
 from collections.abc import Iterable
 
 _COPIED = 10  # words in the order of the prompt that are a copy
+_LONG = 1 << 15  # characters of a prompt in which words are not looked for one by one
 _LEAST_COPIED = 7  # words of a text that may be a copy as a whole
 _WORD = re.compile(r"\w+")
 _MOST_READ = 50_000  # characters at the end in which a refusal is looked for
@@ -112,12 +113,14 @@ def without_copies(text: str, prompt: Iterable[str]) -> str:
         return text
     half = size // 2  # a copy has these words from a multiple of their number on, so nearly all parts need no set
     halves = [[word[0] for word in words[start : start + half]] for start in range(0, len(words) - half + 1, half)]
-    prompt = [part for part in prompt if any(all(word in part for word in half) for half in halves)]
-    known = {run for part in prompt for run in _runs(_WORD.findall(part), size)}
+    prompt = [part for part in prompt if len(part) > _LONG or any(all(one in part for one in half) for half in halves)]
+    runs = list(_runs([word[0] for word in words], size)) if prompt else []
+    own = set(runs)  # few: a prompt may have megabytes
+    known = {run for part in prompt for run in _runs(_WORD.findall(part), size) if run in own}
     if not known:
         return text
     is_copied = bytearray(len(words))
-    for place, run in enumerate(_runs([word[0] for word in words], size)):
+    for place, run in enumerate(runs):
         if run in known:
             is_copied[place : place + size] = b"\1" * size
     kept, position = [], 0

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import tracemalloc
 from collections.abc import Iterator
 from contextlib import closing
 from typing import Any
@@ -10,12 +11,13 @@ from typing import Any
 import gymnasium as gym
 import pytest
 from model_server import ModelServer
-from testing import message
+from testing import cpu_seconds, message
 
 from gym_llm import JudgeError
 from gym_llm.core.registry.classes import env_class
 from gym_llm.core.registry.ids import env_ids
 from gym_llm.judge import JudgedEnv
+from gym_llm.judge.withdrawn import without_copies
 
 JUDGED = [
     env_id
@@ -187,3 +189,15 @@ def test_a_judge_that_echoes_its_prompt_gives_no_verdict(env_id: str, server: Mo
                 pass
             assert len(server.bodies) > before
     assert rewards == {}
+
+
+def test_a_copy_is_found_in_a_prompt_of_megabytes_in_little_time_and_memory() -> None:
+    prompt = " ".join(f"w{number}" for number in range(500_000))
+    said = f"{prompt[1_000:9_000]} Judgement: YES"
+    tracemalloc.start()
+    seconds = cpu_seconds(without_copies, said, [prompt])
+    seconds += cpu_seconds(without_copies, " ".join(f"v{number}" for number in range(7_000)), [prompt])
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert without_copies(said, [prompt]).split() == ["Judgement:", "YES"]
+    assert peak < 100 << 20 and seconds < 5
