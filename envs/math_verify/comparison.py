@@ -33,7 +33,7 @@ from sympy.core.relational import Relational
 from sympy.logic.boolalg import BooleanFunction
 
 from gym_llm.envs.math_verify.size import check_size, check_text
-from gym_llm.grading.math_answers import MathAnswer, is_complex
+from gym_llm.grading.math_answers import ANGLE, MathAnswer, is_complex
 from gym_llm.grading.quantities import Quantity
 
 _DIGITS = 60
@@ -91,7 +91,12 @@ def expression(answer: MathAnswer) -> Any:
     for text in dict.fromkeys((latex, get_last_eq(latex), latex.rpartition("=")[2])):
         try:
             check_text(text)
-            parsed = latex2sympy(text, is_real=not is_complex(text), convert_degrees=False, normalization_config=None)
+            parsed = latex2sympy(
+                text,
+                is_real=not is_complex(text),
+                convert_degrees=ANGLE.search(text) is not None,
+                normalization_config=None,
+            )
             check_size(parsed)
             if is_complex(text):
                 parsed = parsed.xreplace({Symbol("i", real=False): I})

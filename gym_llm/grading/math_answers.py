@@ -83,6 +83,11 @@ _RUN = re.compile(r"(?<![\\a-zA-Z])[a-zA-Z]{3,}")
 _BASE = re.compile(
     r"([\dA-F]+|\([\dA-F]+\))_\{?(?:\\text\{)?(\d+|two|three|four|five|six|seven|eight|nine|ten|twelve|sixteen)\}*$"
 )
+ANGLE = re.compile(r"\\(?:sin|cos|tan|cot|sec|csc)(?![a-z])[^=,]*\\circ")
+"""A function of degrees."""
+_DERIVATIVE = re.compile(
+    r"\\frac\s*\{\s*(?:d|\\partial)\s*([a-zA-Z])\s*\}\s*\{\s*(?:d|\\partial)\s*([a-zA-Z])\s*\}|([a-zA-Z])'"
+)
 _TRAILING = re.compile(
     r"(?:\\(?:text|mathrm|mbox)\s*\{[^{}]*\}(?:\s*\^\s*\{?[23]\}?)?|(?<=[\d)}\]!])\s*[a-zA-Z][a-zA-Z /.]*|\\?%"
     r"|\^\s*\{?\s*\\circ\s*\}?)\s*$"
@@ -169,6 +174,8 @@ def _read(content: str) -> MathAnswer | None:
     unit, scale = "", Fraction(1)
     if match := _BASE.fullmatch(latex):
         latex, unit = match[1], f"base {NUMBER_WORDS.get(match[2], match[2])}"
+    elif ANGLE.search(latex):
+        pass  # of cos 60°, no unit
     elif (match := _TRAILING.search(latex)) and match.start() and (found := read_unit(_TEXT.sub(r" \1 ", match[0]))):
         latex, (unit, scale) = latex[: match.start()].rstrip().replace(f"{match[0].rstrip()},", ","), found
     latex = _FUNCTION.sub(lambda match: "\\infty" if match[1].startswith("infi") else f"\\{match[1]} ", latex)
@@ -202,7 +209,8 @@ def _cleaned(content: str) -> str:
         if (match := pattern.fullmatch(text)) is not None:
             text = match.expand(form)
             break
-    return _NAMED.sub(r"\\\1 ", _PLAIN_FONT.sub(r"\1", text.replace("\\$", "").replace("$", "")))
+    text = _PLAIN_FONT.sub(r"\1", text.replace("\\$", "").replace("$", ""))
+    return _NAMED.sub(r"\\\1 ", _DERIVATIVE.sub(lambda d: f"{d[1] or d[3]}_{{{d[2] or 'p'}}}", text))
 
 
 def _without_typography(text: str) -> str:
@@ -309,7 +317,7 @@ def _joins(between: str) -> bool:
     return bool(re.search(r",|;|and|or|&", between)) and _BETWEEN.fullmatch(between) is not None
 
 
-_MARKS = r"[\s*_`\"'$:：]*"
+_MARKS = r"[\s*_`\"'$:：「『]*"
 _STATED = re.compile(
     rf"(?:\bfinal answer(?: is)?|\banswer(?: is|\s*[:=])|\banswer(?=\s*\*+\s*:)|答案(?:是|为|為)?|答えは?|回答"
     rf"|答(?=\s*[:：])|<answer>|답은?|정답은?|ответ|respuesta|réponse|antwort|resposta|risposta|उत्तर|الإجابة|الجواب|^####){_MARKS}([^\n]{{1,{_NEAR}}})",
@@ -317,9 +325,12 @@ _STATED = re.compile(
 )
 _SENTENCE_END = re.compile(r"[.!](?=\s)|[。！]")
 _ENDING = re.compile(
-    r"[\s*_`。.!]*(?:</answer>|です|である|だ|입니다|이다|。)?[\s*_`。.]*(?:I hope it is correct\.?)?\s*$",
+    r"[\s*_`。.!」』]*(?:</answer>|です|である|だ|입니다|이다|。)?[\s*_`。.]*(?:I hope it is correct\.?)?\s*$",
     re.IGNORECASE,
 )
+
+
+_ASIDE = re.compile(r"([^()]*\S)\s\(((?=[^()]*(?:[A-Za-z]{3}|i\.e|=))[^()]*)\)\W*")
 
 
 def stated_answer(text: str, gold: MathAnswer | None = None) -> str | None:
@@ -337,7 +348,9 @@ def stated_answer(text: str, gold: MathAnswer | None = None) -> str | None:
         return None
     mark = "" if last is None else last[0][: last.start(1) - last.start()]
     said = without_emphasis(mark[len(mark.rstrip("*_`")) :] + (text if last is None else last[1])).lstrip("*_`")
-    for line in (said, _SENTENCE_END.split(said)[0]):
+    aside = _ASIDE.fullmatch(said)
+    without_aside = aside[1] if aside is not None and not _CHANGES_IT.search(aside[2]) else said
+    for line in (without_aside, said, _SENTENCE_END.split(said)[0]):
         content = _ENDING.sub("", line).strip("$ ")
         reading = read_answer(content)
         if reading is None:

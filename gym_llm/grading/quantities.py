@@ -83,7 +83,7 @@ _NUMBER = re.compile(
     r"(?:_\{?(?P<base>\d+)\}?)?)(?![.\d])"
 )
 _FONT = re.compile(
-    r"\\(?:text(?:bf|it|rm|sf|normal)?|mathrm|mathbf|mathit|mathsf|mbox|boldsymbol|bm|underline)\s*\{([^{}]*)\}"
+    r"\\(?:text(?:bf|it|rm|sf|normal)?|mathrm|mathbf|mathit|mathsf|mbox|boldsymbol|bm|underline)\s*\{((?:[^{}]|\^\{-?\d\})*)\}"
 )
 DECORATION = (
     r"\\(?:text)?color\s*\{\w*\}|\\tag\*?\{[^{}]*\}"

@@ -94,6 +94,7 @@ _OTHER_WORDS = (
 _NOT_UNITS = frozenset(_OTHER_WORDS.split())
 _VARIABLES = re.compile(r"^(?:[a-cx-z]{3,4}|[pqrs]{3}|[mnk]{3})$|[\u0370-\u03ff\u2070-\u214f\U0001d400-\U0001d7ff]")
 _CJK = re.compile(r"[\u3040-\u30ff\u4e00-\u9fff\uac00-\ud7af]{1,3}")
+_WORDS = re.compile(r"[A-Za-z ]{0,40}")
 _MOST_PARTS = 6
 _UNIT = re.compile(
     r"\s*(?:(?P<ratio>/|(?:per|an?|each|every)\b)|(?P<product>[*·⋅]|\\cdot)|-)?\s*"
@@ -120,6 +121,8 @@ def parse_unit(text: str, start: int = 0, before: str = "") -> tuple[str, Fracti
     while start < end:
         match = _UNIT.match(text, start)
         symbol = None if match is None or len(parts) > _MOST_PARTS else _symbol(match["word"], is_attached)
+        if match is not None and match["word"] == "of" and parts and _WORDS.fullmatch(text, match.end(), end):
+            break  # "liters of water"
         if match is None or symbol is None or (match["product"] and not parts):
             return None
         if not parts:
