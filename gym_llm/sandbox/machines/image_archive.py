@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import IO, Any, cast
 
 from gym_llm.sandbox.inside import tree
+from gym_llm.sandbox.inside.tar_headers import HEADER_BYTES, Member, TooLarge
 from gym_llm.sandbox.machines.stoppable import StoppableFile
 from gym_llm.utils.extras import install
 
@@ -56,7 +57,7 @@ def unpack_image(source: str, root: str, limit: int, stopped: threading.Event | 
     """
     with _blobs(source, limit, stopped) as blob:
         if blob is None:
-            with _open(source, stopped) as file, tarfile.open(fileobj=file, mode="r|*", tarinfo=tree.Member) as archive:
+            with _open(source, stopped) as file, tarfile.open(fileobj=file, mode="r|*", tarinfo=Member) as archive:
                 tree.unpack_members(archive, root, limit, tree.CARRIED_OUT)
             return {}
         layers, config = _layers(blob)
@@ -90,7 +91,7 @@ def _blobs(source: str, limit: int, stopped: threading.Event | None) -> Iterator
     if os.path.isdir(source):
         yield lambda name: _open(str(Path(source, *tree.inner_parts(name))), stopped)
         return
-    with _open(source, stopped) as opened, tarfile.open(fileobj=opened, tarinfo=tree.Member) as archive:
+    with _open(source, stopped) as opened, tarfile.open(fileobj=opened, tarinfo=Member) as archive:
         first = archive.next()
         names = set()
         headers = 0
@@ -99,8 +100,8 @@ def _blobs(source: str, limit: int, stopped: threading.Event | None) -> Iterator
                 break
             headers += first.offset_data - first.offset
             names.add(first.name.removeprefix("./"))
-            if first.offset_data + first.size > limit + tree.HEADER_BYTES:
-                raise tree.TooLarge(f"its files have more than {limit} bytes")
+            if first.offset_data + first.size > limit + HEADER_BYTES:
+                raise TooLarge(f"its files have more than {limit} bytes")
             first = archive.next()
         if first is not None or not names & {"oci-layout", "manifest.json"}:
             yield None
@@ -214,7 +215,7 @@ def _open_layer(file: IO[bytes], name: str) -> tarfile.TarFile:
         file = cast(IO[bytes], _Zstandard(file, name))
     elif magic[:2] == b"\x1f\x8b":
         file = gzip.GzipFile(fileobj=file)  # type: ignore[assignment]
-    return tarfile.open(fileobj=file, mode="r|", tarinfo=tree.Member)
+    return tarfile.open(fileobj=file, mode="r|", tarinfo=Member)
 
 
 class _Zstandard:
