@@ -11,7 +11,6 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 import gym_llm.core.registry.ids  # noqa: F401 - registers the ids
-from gym_llm.utils.deprecated import alias_old_modules
 from gym_llm.version import __version__ as __version__
 
 if TYPE_CHECKING:
@@ -105,6 +104,3 @@ def __getattr__(name: str) -> Any:
 
 def __dir__() -> list[str]:
     return sorted([*__all__, "__version__"])
-
-
-alias_old_modules()

@@ -3,7 +3,7 @@
 Wrappers that rewrite the action go around the environment in this order, innermost first: `ToolCallParser`,
 `ReasoningParser`, `TextAction`. Text becomes a message, reasoning leaves the message, and calls are parsed from the
 rest. `VLLMParser` replaces one of the two parsers or both. `HarmonyParser` replaces both. `ParseActions` takes any
-parsers by their names (`gym_llm.parsers`).
+parsers by their names (`gym_llm.tokens.parsers`).
 """
 
 from typing import TYPE_CHECKING, Any

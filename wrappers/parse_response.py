@@ -1,4 +1,4 @@
-"""The wrappers that have a parser (`gym_llm.parsers`) structure each action: one for each of ours, one for any."""
+"""The wrappers that have a parser (`gym_llm.tokens.parsers`) structure each action: one for each, one for any."""
 
 from __future__ import annotations
 

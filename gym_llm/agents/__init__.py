@@ -8,7 +8,6 @@ from gym_llm.agents.agent_episode import Agent, AgentEpisode
 from gym_llm.agents.agent_program import Program
 from gym_llm.agents.agent_specs import agent_name, parse_agent_spec
 from gym_llm.agents.mailbox import EpisodeOver
-from gym_llm.utils.deprecated import renamed
 
 if TYPE_CHECKING:
     from gym_llm.agents.agent_engine import AgentEngine
@@ -18,7 +17,7 @@ __all__ = ["Agent", "AgentEngine", "AgentEpisode", "EpisodeOver", "Program", "ag
 
 def __getattr__(name: str) -> Any:
     if name != "AgentEngine":
-        return renamed(__name__, name)
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     from gym_llm.agents.agent_engine import AgentEngine  # its servers are slow to import, and settings need them not
 
     return AgentEngine

@@ -1,7 +1,5 @@
 """Waiting for many episodes at once, and running what blocks or hangs where it does no harm."""
 
-from typing import Any
-
 from gym_llm.concurrency.bridge import (
     SHUTDOWN_ERRORS,
     Waiting,
@@ -14,7 +12,6 @@ from gym_llm.concurrency.bridge import (
     run_until_wait,
     wait,
 )
-from gym_llm.utils.deprecated import renamed
 
 __all__ = [
     "SHUTDOWN_ERRORS",
@@ -28,7 +25,3 @@ __all__ = [
     "run_until_wait",
     "wait",
 ]
-
-
-def __getattr__(name: str) -> Any:
-    return renamed(__name__, name)

@@ -27,7 +27,6 @@ from typing import Any, Generic, ParamSpec, TypeVar, cast
 from greenlet import GreenletExit, getcurrent, greenlet
 
 from gym_llm.concurrency.stack_end import ending
-from gym_llm.utils.deprecated import renamed
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -334,7 +333,3 @@ def _forget_after_fork() -> None:
 
 inherited: list[_Runners] = []
 os.register_at_fork(after_in_child=_forget_after_fork)
-
-
-def __getattr__(name: str) -> Any:
-    return renamed(__name__, name)

@@ -5,9 +5,6 @@ from __future__ import annotations
 import gc
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any
-
-from gym_llm.utils.deprecated import renamed
 
 _THRESHOLDS = (50_000, 20, 100)
 
@@ -39,7 +36,3 @@ def relaxed_gc() -> Iterator[None]:
         yield
     finally:
         gc.set_threshold(*before)
-
-
-def __getattr__(name: str) -> Any:
-    return renamed(__name__, name)

@@ -85,11 +85,9 @@ class AuthorHooks(Generic[TaskT, StateT]):
     ) -> str | list[Item] | Awaitable[str | list[Item] | None] | None:
         """Answer, as the user, a model turn that called no tool: a message, items, or None to end. May be async.
 
-        By default the simulated user answers, if the class has one. `respond` is an old name of this hook.
+        By default the simulated user answers, if the class has one.
         """
         return None if type(self).user is None else self.user.turn(self, task, episode)  # type: ignore
-
-    respond = user_turn
 
     def verify(self, task: TaskT, episode: Episode[StateT]) -> float | Verdict | Awaitable[float | Verdict]:
         """Score the finished (or truncated) episode with a finite number, beside its turns' rewards. May be async.

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import Literal
 
 from gym_llm.core.verifier_env import VerifierEnv
-from gym_llm.utils.deprecated import renamed
 
 
 class NemoCompatible(VerifierEnv):
@@ -35,7 +34,3 @@ class NemoCompatible(VerifierEnv):
     def conform(self) -> Literal["nemo"] | None:
         """The argument."""
         return self.config.conform
-
-
-def __getattr__(name: str) -> Any:
-    return renamed(__name__, name)

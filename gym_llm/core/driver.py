@@ -14,7 +14,6 @@ from gym_llm.errors import StepTimeout
 from gym_llm.protocols.responses.actions import is_refusal
 from gym_llm.records.failures import Failure, failure_of
 from gym_llm.types import Request
-from gym_llm.utils.deprecated import renamed
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -171,7 +170,3 @@ class Driver:
 def score_step(env: gym.Env[Any, Any], step: Step) -> Step:
     """Score the episode that a wrapper has truncated with this step of `env`; see `Driver.score`."""
     return Driver(env).score(step)
-
-
-def __getattr__(name: str) -> Any:
-    return renamed(__name__, name)

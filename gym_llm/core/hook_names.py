@@ -12,7 +12,6 @@ HOOKS = {
     "setup": ("task",),
     "opening": ("task", "state"),
     "user_turn": ("task", "episode"),
-    "respond": ("task", "episode"),
     "verify": ("task", "episode"),
     "verify_group": ("task", "episodes"),
     "teardown": ("task", "episode"),
@@ -34,6 +33,7 @@ _ELSEWHERE = {
     "on_reset": "setup",
     "initial_observation": "opening",  # Tinker
     "env_response": "user_turn",  # verifiers
+    "respond": "user_turn",
     "on_message": "user_turn",
     "on_turn": "user_turn",
     "on_response": "user_turn",

@@ -5,7 +5,6 @@ from __future__ import annotations
 import functools
 import importlib
 import inspect
-import warnings
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol, TypeVar, overload
 
@@ -113,20 +112,6 @@ class User(Protocol):
 
     def played_by(self, user: Any) -> User:
         """Return this user with the engine that the argument `user` names."""
-
-
-def alias_respond(cls: Any) -> None:
-    """Make `user_turn` and `respond`, its old name, the same hook of a class; the nearest definition of either counts.
-
-    A class that defines only `respond` gets a DeprecationWarning. Both names are set on the class that defines one,
-    so that `super().respond(...)` and `super().user_turn(...)` reach the parent's hook under either name.
-    """
-    definitions = next(vars(base) for base in cls.__mro__ if vars(base).keys() & {"user_turn", "respond"})
-    if "user_turn" not in definitions:
-        warnings.warn(f"{cls.__name__}.respond is user_turn now: rename it", DeprecationWarning, stacklevel=3)
-        cls.user_turn = definitions["respond"]
-    elif "respond" not in definitions:
-        cls.respond = definitions["user_turn"]
 
 
 class _Raised(NamedTuple):

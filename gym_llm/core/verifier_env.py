@@ -17,7 +17,6 @@ from gym_llm.core.forgotten_await import await_hook, call_hook, finish_hook
 from gym_llm.core.fork import Randomness, fork_env, fork_verifier
 from gym_llm.core.group_rewards import run_verify_group
 from gym_llm.core.hook_names import check_hook_names, missing_verify
-from gym_llm.core.hooks import alias_respond
 from gym_llm.core.prompts import RowPrompt, read_row_prompt
 from gym_llm.core.rewards import Metric, read_step_reward, read_verdict
 from gym_llm.core.seeding import LazilySeeded
@@ -152,7 +151,6 @@ class VerifierEnv(LazilySeeded[Request, Any], AuthorHooks[TaskT, StateT]):
         cls._tears_down = cls.teardown is not VerifierEnv.teardown
         cls._opens = cls.opening is not VerifierEnv.opening or cls.user is not None
         cls._shared_state = SharedState(cls, VerifierEnv)
-        alias_respond(cls)
         if cls.user is not None and "user" not in cls.Config.model_fields:
             cls.Config = cls.user.add_argument(cls.Config)  # type: ignore[assignment, misc]
         if cls.Config.model_fields:

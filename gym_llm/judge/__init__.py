@@ -1,7 +1,5 @@
 """Judges, which are models that grade answers, and simulated users: engines beside the policy."""
 
-from typing import Any
-
 from gym_llm.judge.answers import Answer
 from gym_llm.judge.engine_argument import EngineArgument, auxiliary_engine, check_engine
 from gym_llm.judge.json_verdicts import json_field, json_object, json_objects
@@ -21,7 +19,6 @@ from gym_llm.judge.verdicts import (
     tail_label,
     yes_no_line,
 )
-from gym_llm.utils.deprecated import renamed
 
 __all__ = [
     "FAILS",
@@ -53,7 +50,3 @@ __all__ = [
     "tail_label",
     "yes_no_line",
 ]
-
-
-def __getattr__(name: str) -> Any:
-    return renamed(__name__, name)

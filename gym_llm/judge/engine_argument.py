@@ -18,7 +18,6 @@ from gym_llm.engines.specs import TRANSPORT_OPTIONS
 from gym_llm.errors import EngineUnavailable, JudgeError
 from gym_llm.judge.answering_once import AnsweringOnce
 from gym_llm.judge.recorded_answers import ReplayedAnswers
-from gym_llm.utils.deprecated import renamed
 from gym_llm.utils.secrets import is_secret_key, register_secrets
 
 EngineArgument: TypeAlias = str | dict[str, Any]
@@ -115,7 +114,3 @@ def _parts(name: str, argument: Any) -> tuple[str, dict[str, Any]]:
 
 def _name(argument: EngineArgument) -> str:
     return f"The engine {_parts('engine', argument)[0].partition(',')[0]}"
-
-
-def __getattr__(name: str) -> Any:
-    return renamed(__name__, name)

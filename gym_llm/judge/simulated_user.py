@@ -16,7 +16,6 @@ from gym_llm.judge.judge import Params
 from gym_llm.judge.judge_prompts import make_prompt
 from gym_llm.tokens.parsers.thinking import strip_thinking
 from gym_llm.types import Episode, Item, is_said, message_text
-from gym_llm.utils.deprecated import renamed
 
 _GREETING = "Hello. What can I do for you?"
 """The first message of the simulator's conversation: many chat templates want it from the other side."""
@@ -183,7 +182,3 @@ def _is_users(item: Item) -> bool:
 
 def _text(item: Item) -> str:
     return strip_thinking(message_text([{**item, "role": "assistant"}]))
-
-
-def __getattr__(name: str) -> Any:
-    return renamed(__name__, name)

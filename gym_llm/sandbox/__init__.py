@@ -1,7 +1,5 @@
 """Sandboxes for code that a model wrote: without a network, with limits, and with nothing to read or break."""
 
-from typing import Any
-
 from gym_llm.sandbox.backends import Mounts, own_python
 from gym_llm.sandbox.python_session import CellResult, PythonSession
 from gym_llm.sandbox.python_tool import PythonTool
@@ -9,7 +7,6 @@ from gym_llm.sandbox.run_limits import Limits
 from gym_llm.sandbox.sandbox import RunResult, Sandbox
 from gym_llm.sandbox.sandboxed_env import SandboxedEnv
 from gym_llm.sandbox.shared import check_backend, check_sandbox, compiler_for, sandbox_for
-from gym_llm.utils.deprecated import renamed
 from gym_llm.utils.limits import check_seconds
 
 __all__ = [
@@ -28,7 +25,3 @@ __all__ = [
     "own_python",
     "sandbox_for",
 ]
-
-
-def __getattr__(name: str) -> Any:
-    return renamed(__name__, name)

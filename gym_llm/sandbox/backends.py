@@ -14,13 +14,12 @@ import sysconfig
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Protocol
 
 from gym_llm.errors import SandboxUnavailable
 from gym_llm.sandbox.channel import Channel
 from gym_llm.sandbox.per_run import PerRun
 from gym_llm.sandbox.zygote import Zygote
-from gym_llm.utils.deprecated import renamed
 from gym_llm.utils.extras import install
 
 INSIDE = Path(__file__).with_name("inside")
@@ -316,7 +315,3 @@ def _place(path: str) -> str:
 
 def _below(path: str, folder: str) -> bool:
     return path == folder or path.startswith(folder + "/")
-
-
-def __getattr__(name: str) -> Any:
-    return renamed(__name__, name)

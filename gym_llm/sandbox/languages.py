@@ -20,7 +20,6 @@ from gym_llm.errors import SandboxUnavailable
 from gym_llm.sandbox.backends import Mounts, own_python
 from gym_llm.sandbox.run_limits import Limits
 from gym_llm.sandbox.sandbox import RunResult, Sandbox
-from gym_llm.utils.deprecated import renamed
 
 COMPILE_LIMITS = Limits(cpu_seconds=60, wall_seconds=30, memory_bytes=2 << 30, disk_bytes=256 << 20, processes=128)
 _KEPT_BYTES = 256 << 20
@@ -299,7 +298,3 @@ def _with_arguments(arguments: Sequence[str]) -> str:
 
 def _size(compiled: Compiled | CompileError) -> int:
     return len(compiled.program) if isinstance(compiled, Compiled) else len(compiled.output)
-
-
-def __getattr__(name: str) -> Any:
-    return renamed(__name__, name)

@@ -16,7 +16,6 @@ from gym_llm.sandbox.backends import Mounts, make_backend, own_python
 from gym_llm.sandbox.channel import Channel
 from gym_llm.sandbox.memory import SessionMemory
 from gym_llm.sandbox.run_limits import Limits
-from gym_llm.utils.deprecated import renamed_argument
 from gym_llm.utils.json_codec import dumps
 
 Limit = Literal["cpu", "wall", "memory", "processes", "output"]
@@ -109,7 +108,6 @@ class Sandbox:
         SandboxUnavailable: If this machine does not have the backend.
     """
 
-    @renamed_argument("box", "mounts")
     def __init__(
         self,
         backend: str = "bubblewrap",

@@ -30,7 +30,6 @@ from gym_llm.serve.ors import OrsFrontend
 from gym_llm.serve.served_env import ServedEnv
 from gym_llm.serve.sessions import CAPACITY, IDLE_SECONDS, AtCapacity, SessionLost, Sessions, UnknownSession
 from gym_llm.types import Row
-from gym_llm.utils.deprecated import renamed, renamed_argument
 from gym_llm.utils.secrets import redacted_logger
 from gym_llm.utils.text import did_you_mean
 
@@ -87,7 +86,6 @@ class EnvServer(HttpServer):
     ...         print(server.url)
     """
 
-    @renamed_argument("wires", "protocols")
     def __init__(
         self,
         env_ids: str | EnvSpec | Sequence[str | EnvSpec],
@@ -288,7 +286,3 @@ def _constant(document: dict[str, Any]) -> Handler:
 
 _FRONTEND: web.RequestKey[Any] = web.RequestKey("frontend", object)
 _INNER: web.RequestKey[bool] = web.RequestKey("inner", bool)
-
-
-def __getattr__(name: str) -> Any:
-    return renamed(__name__, name)

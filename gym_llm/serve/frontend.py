@@ -11,7 +11,6 @@ from aiohttp import web
 from gym_llm.errors import CallerError
 from gym_llm.protocols.http.bodies import read_body, read_value
 from gym_llm.serve.served_env import ServedEnv
-from gym_llm.utils.deprecated import renamed
 from gym_llm.version import __version__
 
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
@@ -119,7 +118,3 @@ def openapi(routes: Mapping[str, Sequence[Route]], *, title: str) -> dict[str, A
             path = prefix + _PARAMETER.sub(r"{\1}", route.path)
             paths.setdefault(path, {})[route.method.lower()] = operation
     return {"openapi": "3.1.0", "info": {"title": title, "version": __version__}, "paths": paths}
-
-
-def __getattr__(name: str) -> Any:
-    return renamed(__name__, name)

@@ -22,7 +22,6 @@ from gym_llm.serve.forwarding import Forwarding, Place, close_clients
 from gym_llm.serve.process_worker import ProcessWorker
 from gym_llm.serve.server_worker import Worker, WorkerOrder
 from gym_llm.serve.sessions import CAPACITY
-from gym_llm.utils.deprecated import renamed_argument
 from gym_llm.utils.secrets import redacted_logger
 
 _LIVED_SECONDS = 10.0
@@ -55,7 +54,6 @@ class EnvWorkers:
         RayUnavailable: On entering, if the cluster cannot be reached.
     """
 
-    @renamed_argument("wires", "protocols")
     def __init__(
         self,
         env_ids: str | EnvSpec | Sequence[str | EnvSpec],

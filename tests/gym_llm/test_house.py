@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
-import importlib
 import json
 import re
 import subprocess
 import sys
-import warnings
 
 import pytest
 import yaml
 from testing import ROOT
-
-from gym_llm.utils import deprecated
 
 HEAVY = {"torch", "transformers", "vllm", "ray", "datasets", "aiohttp", "sympy", "openai", "huggingface_hub"}
 SLOW = {*HEAVY, "pydantic", "omegaconf", "yaml"}
@@ -80,22 +76,6 @@ def test_public_functions_are_functions_whatever_is_imported() -> None:
         "import gym_llm, gym_llm.rollouts.play, gym_llm.evaluation.evaluation; print(gym_llm.rollout, gym_llm.evaluate)"
     )
     assert subprocess.check_output([sys.executable, "-c", code], cwd="/", text=True).count("<function") == 2
-
-
-def test_old_names_work_and_warn() -> None:
-    for old in deprecated.MODULES:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            module = importlib.import_module(f"gym_llm.{old}")
-        new = importlib.import_module(f"gym_llm.{deprecated.MODULES[old]}")
-        names = [name for name in vars(new) if not name.startswith("_")]
-        if names:
-            with pytest.warns(DeprecationWarning, match=re.escape(deprecated.MODULES[old])):
-                assert getattr(module, names[0]) is getattr(new, names[0])
-    for old, new_name in deprecated.NAMES.items():
-        home, _, name = old.rpartition(".")
-        with pytest.warns(DeprecationWarning, match=new_name):
-            assert getattr(importlib.import_module(f"gym_llm.{home}"), name) is not None
 
 
 OPTIONAL = ("math_verify", "sympy", "reasoning_gym", "sacrebleu", "langdetect", "jsonschema")

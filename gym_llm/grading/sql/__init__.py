@@ -4,13 +4,10 @@
 compares the rows.
 """
 
-from typing import Any
-
 from gym_llm.grading.sql.comparison import Cell, ColumnsRule, RowsRule, SetRule
 from gym_llm.grading.sql.grade import compare
 from gym_llm.grading.sql.question import Database, QueryResult, Question, check_databases, find_database
 from gym_llm.grading.sql.statements import as_answer, extract_sql, last_sql_block, near_misses
-from gym_llm.utils.deprecated import renamed
 from gym_llm.utils.limits import check_seconds
 
 __all__ = [
@@ -30,7 +27,3 @@ __all__ = [
     "last_sql_block",
     "near_misses",
 ]
-
-
-def __getattr__(name: str) -> Any:
-    return renamed(__name__, name)

@@ -11,7 +11,6 @@ from typing import Any, Final, Literal, NamedTuple, TypeAlias
 from gym_llm.core.tasks import RowTasks, TaskSource
 from gym_llm.errors import DataError
 from gym_llm.grading.sql.comparison import Rule
-from gym_llm.utils.deprecated import renamed
 
 _HEADER = b"SQLite format 3\0"
 
@@ -120,7 +119,3 @@ class GoldFailed(NamedTuple):
     """A failure of the gold statement or the database: an error of the row."""
 
     message: str
-
-
-def __getattr__(name: str) -> Any:
-    return renamed(__name__, name)

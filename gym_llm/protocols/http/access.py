@@ -5,13 +5,11 @@ from __future__ import annotations
 import hmac
 import ipaddress
 from functools import lru_cache
-from typing import Any
 from urllib.parse import urlsplit
 
 from aiohttp import web
 
 from gym_llm.errors import CallerError, UsageError
-from gym_llm.utils.deprecated import renamed
 from gym_llm.utils.secrets import add_secrets
 
 _OF_ALL_SESSIONS = frozenset({"metrics", "health", "sessions"})
@@ -128,7 +126,3 @@ def given_key(http: web.BaseRequest) -> str:
     if scheme.lower() == "bearer":
         return key.strip()
     return http.headers.get("X-API-Key", "")
-
-
-def __getattr__(name: str) -> Any:
-    return renamed(__name__, name)

@@ -22,7 +22,6 @@ from gym_llm.rollouts.scheduler import AnyWorker, schedule
 from gym_llm.rollouts.settings import DEFAULT_WRAPPERS, RolloutSettings
 from gym_llm.trainers.shared.equal_rewards import EqualRewards
 from gym_llm.types import MadeByKey, Rollout
-from gym_llm.utils.deprecated import renamed
 
 if TYPE_CHECKING:
     from gym_llm.rollouts.ray.shard_client import RemoteShard, RemoteWorker
@@ -247,7 +246,3 @@ async def _in_order(workers: Sequence[AnyWorker], jobs: Sequence[Job]) -> list[R
             tuple(record["rollout_id"].values()): record async for record in records
         }
     return [by_job[job] for job in jobs]
-
-
-def __getattr__(name: str) -> Any:
-    return renamed(__name__, name)

@@ -33,6 +33,7 @@ async def later(*args: Any) -> None:
         ("user_trun", "user_turn"),
         ("userTurn", "user_turn"),
         ("env_response", "user_turn"),
+        ("respond", "user_turn"),
         ("verfy", "verify"),
         ("Verify", "verify"),
         ("tear_down", "teardown"),

@@ -104,7 +104,7 @@ def test_the_options_are_the_settings() -> None:
 
 
 def test_help_describes_the_function() -> None:
-    code = "import gym_llm; from gym_llm.rollout.run import Run; help(gym_llm.rollout)"
+    code = "import gym_llm; from gym_llm.rollouts.run import Run; help(gym_llm.rollout)"
     command = [sys.executable, "-W", "ignore", "-c", code]
     said = subprocess.run(command, capture_output=True, text=True, check=True, cwd=ROOT).stdout
     assert "function rollout in module" in said and "Play episodes, many at once" in said and "group_size:" in said

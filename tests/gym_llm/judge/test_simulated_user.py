@@ -114,13 +114,10 @@ def test_only_an_environment_with_a_simulated_user_takes_one() -> None:
 
 
 def test_hooks_of_its_own_give_their_instructions() -> None:
-    with pytest.warns(DeprecationWarning, match="SimulatedUser"):
-        from gym_llm.judge import UserSimulator
-
     class Talk(VerifierEnv):
         def __init__(self, tasks: Any = None, **kwargs: Any) -> None:
             super().__init__(tasks, **kwargs)
-            self.user = UserSimulator()
+            self.user = SimulatedUser()
 
         async def opening(self, task: Any, state: Any) -> str | None:
             return await self.user.opening(self, "You want tea.", ["Tea?", "Green."])
