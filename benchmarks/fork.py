@@ -8,8 +8,7 @@
 2. A fork of a machine of the image `host`, which is this machine's /usr: milliseconds, with and without a machine that
    was prepared. Each fork has the file that the original wrote.
 3. Random trees: `fork_env` splits episodes of real environments at random turns. Each leaf is then played alone from
-   `reset`, with its answers. Observations, rewards, infos and token ids must be equal. The rows of the tree of all
-   leaves must be those of the episodes alone.
+   `reset`, with its answers. Observations, rewards, infos and token ids must be equal.
 
 Prints one JSON line last, and ends with code 1 if a leaf differs.
 """
@@ -36,8 +35,6 @@ from gym_llm.core.state_copy import StateCopy
 from gym_llm.errors import SandboxUnavailable
 from gym_llm.sandbox.machines.machine import BubblewrapMachine, MachineLimits
 from gym_llm.sandbox.machines.rootfs import ImageCache
-from gym_llm.trainers.shared.token_rows import token_rows
-from gym_llm.trainers.shared.token_tree import token_tree
 from gym_llm.types import Item
 from gym_llm.wrappers import TokenIdTracking
 
@@ -153,8 +150,8 @@ def grow(env: Any, say: Say, rng: random.Random, observation: Any, leaf: Leaf, l
             return
 
 
-def check_tree(seed: int) -> tuple[int, int, int, int]:
-    """Return the leaves of a random tree, how many differ, and the tokens of the tree and of its rows."""
+def check_tree(seed: int) -> tuple[int, int]:
+    """Return the leaves of a random tree, and how many differ."""
     rng = random.Random(seed)
     env_id = rng.choice(sorted(ENVIRONMENTS))
     kwargs, say = ENVIRONMENTS[env_id]
@@ -166,20 +163,13 @@ def check_tree(seed: int) -> tuple[int, int, int, int]:
     leaves: list[Leaf] = []
     env, observation = make()
     grow(env, say, rng, observation, ([], []), leaves)
-    records: list[Any] = []
     different = 0
-    for number, (answers, steps) in enumerate(leaves):
+    for answers, steps in leaves:
         alone, _ = make()
         played = [alone.step(one) for one in answers]
         alone.close()
         different += played != steps
-        info, reward = played[-1][4], sum(step[1] for step in played)
-        rollout_id = {"task_index": 0, "repeat_index": number}
-        records.append({"rollout_id": rollout_id, "reward": reward, "trajectory": info["trajectory"]})
-    tree = token_tree(records)
-    rows = [row for record in records for row in token_rows(record)]
-    different += sum(tree.row(number) != row for number, row in enumerate(rows))
-    return len(leaves), different, tree.tokens, tree.row_tokens
+    return len(leaves), different
 
 
 def main() -> None:
@@ -199,10 +189,9 @@ def main() -> None:
         except SandboxUnavailable as error:
             print(f"machine: not measured: {error}")
     trees = [check_tree(seed) for seed in range(args.trees)]
-    leaves, different, tokens, row_tokens = (sum(column) for column in zip(*trees, strict=True)) if trees else (0,) * 4
+    leaves, different = (sum(column) for column in zip(*trees, strict=True)) if trees else (0, 0)
     result |= {"trees": len(trees), "leaves": leaves, "different": different}
-    result |= {"tokens": tokens, "row_tokens": row_tokens}
-    print(f"trees: {len(trees)} with {leaves} leaves, {different} differ; {tokens} tokens in place of {row_tokens}")
+    print(f"trees: {len(trees)} with {leaves} leaves, {different} differ")
     print(json.dumps({name: round(value, 3) for name, value in result.items()}))
     sys.exit(1 if different else 0)
 
