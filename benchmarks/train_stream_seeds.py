@@ -8,9 +8,9 @@ In `graded_lockstep` and `graded_stream` grading an answer takes 0.3 seconds on 
 learn.
 
 Each run has the machine alone, unless you start two commands. It is one line of `--results`, and is not repeated if
-that line is there. `--picture` draws two figures. The first shows the reward on held-out sums, against time and against
-sampled tokens. The second shows the policies' time against their last reward. Prints one JSON line last: medians over
-the seeds that reached the target, and in `all` the updates, seconds and tokens of whole runs.
+that line is there. `--picture` draws the reward on held-out sums, against time and against sampled tokens. Prints
+one JSON line last: medians over the seeds that reached the target, and in `all` the updates, seconds and tokens of
+whole runs.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ WAYS: dict[str, list[str]] = {
     "lockstep": ["--lockstep"],
     "stream": [],
     "keep": ["--stale", "keep"],
-    **{stale: ["--stale", stale, "--max-staleness", "2"] for stale in ("wait", "drop", "cancel", "split")},
+    "wait": ["--max-staleness", "2"],
     "graded_lockstep": ["--lockstep", "--grading", "0.3"],
     "graded_stream": ["--grading", "0.3"],
     "uniform": MIXED,
@@ -41,8 +41,6 @@ PANELS = (  # title, column of a test, its name, and a label for each way
     ("graded for 0.3 s", 1, "seconds", {"graded_lockstep": "in lockstep", "graded_stream": "stream"}),
     ("64 sums, 192 products", 2, "sampled tokens", {"uniform": "uniform", "sampler": "TaskSampler"}),
 )
-POLICIES = {"lockstep": "wait, 0", "stream": "wait, 1", "wait": "wait, 2", "keep": "keep"}
-POLICIES |= {stale: f"{stale}, 2" for stale in ("drop", "cancel", "split")}
 
 
 def run(way: str, seed: int, more: list[str]) -> dict[str, Any]:
@@ -66,7 +64,7 @@ def summary(runs: list[dict[str, Any]], way: str) -> dict[str, Any]:
 
 
 def draw(runs: list[dict[str, Any]], target: float, folder: Path) -> None:
-    """Draw the held-out rewards, and the policies' time against their last reward."""
+    """Draw the held-out rewards."""
     import matplotlib
 
     matplotlib.use("Agg")
@@ -86,18 +84,6 @@ def draw(runs: list[dict[str, Any]], target: float, folder: Path) -> None:
         axes.legend(loc="lower right", title="a line for each seed")
     panels[0].set(ylabel="mean reward, held-out sums")
     plot.savefig(folder / "train_stream.png", dpi=120)
-    plot, axes = pyplot.subplots(figsize=(6, 4), layout="constrained")
-    for color, way in enumerate(POLICIES):
-        if points := [(each["last"][1], each["held_out"][-1][3]) for each in runs if each["way"] == way]:
-            across, up = zip(*points, strict=True)
-            axes.plot(across, up, ".", color=f"C{color}", alpha=0.5)
-            axes.plot(statistics.mean(across), statistics.mean(up), "o", color=f"C{color}", label=POLICIES[way])
-    axes.set(
-        xlabel="seconds of all updates", ylabel="mean reward, held-out sums", title="Old tokens: what each policy costs"
-    )
-    axes.grid(alpha=0.3)
-    axes.legend(title="policy, max_staleness")
-    plot.savefig(folder / "stale_policies.png", dpi=120)
 
 
 def main() -> None:

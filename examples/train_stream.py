@@ -7,7 +7,7 @@ truncated importance weights correct for older ones. `--lockstep` waits instead:
     pip install -e ".[local]"
     python examples/train_stream.py
     python examples/train_stream.py --lockstep                       # for comparison
-    python examples/train_stream.py --stale drop --max-staleness 2   # play on, and drop older tokens
+    python examples/train_stream.py --stale keep                     # play on, and learn from older tokens, too
     python examples/train_stream.py --grading 0.3                    # each answer is graded for 0.3 seconds on average
     python examples/train_stream.py --sums 64 --products 192 --stale keep --dynamic --sampler
 
@@ -91,7 +91,7 @@ class Snapshot(NamedTuple):
     Attributes:
         updates: The number of updates.
         seconds: Wall time from the first episode on.
-        tokens: Sampled tokens, with those that a policy of staleness threw away.
+        tokens: Sampled tokens.
         weights: The weights.
     """
 
@@ -131,9 +131,8 @@ def train(args: argparse.Namespace, rows: list[dict[str, Any]]) -> tuple[list[Sn
                 decay.step()
                 groups.update_weights_and_wait(model.state_dict().items(), mode=args.mode)
                 if updates % EVERY == 0 or updates == args.updates:
-                    seconds, wasted = time.perf_counter() - started, ("dropped_tokens", "split_tokens")
-                    tokens = groups.counts["tokens"] + sum(groups.counts[name] for name in wasted)
-                    snapshots.append(Snapshot(updates, seconds, tokens, copied(model)))
+                    seconds = time.perf_counter() - started
+                    snapshots.append(Snapshot(updates, seconds, groups.counts["tokens"], copied(model)))
                     lately = mean(rewards[-EVERY:])
                     print(f"update {updates}/{args.updates}  reward {lately:.3f}  {seconds:.0f} s", flush=True)
         except KeyboardInterrupt:
@@ -171,8 +170,7 @@ def policy(args: argparse.Namespace) -> dict[str, Any]:
         return {"stale": "wait", "max_staleness": 0, "groups_per_update": GROUPS}
     if args.stale == "keep":
         return {}
-    more = {"groups_per_update": GROUPS} if args.stale == "wait" else {}
-    return {"stale": args.stale, "max_staleness": args.max_staleness, **more}
+    return {"stale": "wait", "max_staleness": args.max_staleness, "groups_per_update": GROUPS}
 
 
 def rows_to_learn(groups: list[list[Any]]) -> tuple[list[TokenRow], torch.Tensor]:

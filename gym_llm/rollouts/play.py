@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import warnings
 from collections import Counter
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Container, Iterable, Mapping, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Container, Iterable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, aclosing, asynccontextmanager, nullcontext
 from dataclasses import replace
 from pathlib import Path
@@ -194,7 +194,6 @@ async def iter_records(
     skip: Container[tuple[int, int]] = frozenset(),
     engine_options: dict[str, Any] | None = None,
     made_by: Mapping[str, Any] | None = None,
-    around: Callable[[Engine], Engine] | None = None,
 ) -> AsyncGenerator[Rollout, None]:
     """Play the episodes of a plan; arguments and errors are those of `rollout`.
 
@@ -206,7 +205,6 @@ async def iter_records(
         skip: Jobs of the plan to leave out.
         engine_options: Arguments of the engine, if it is a spec.
         made_by: What the records are made by; None for what the other arguments say.
-        around: Returns the engine that plays, given the started one, in whatever process; can be pickled.
 
     Yields:
         Records in the order of finishing.
@@ -225,7 +223,7 @@ async def iter_records(
         _check_groups(plan, settings, jobs, skip)
     causes = MaskedCauses(is_logged=not settings.workers)
     async with (
-        _open_workers(plan.factory, num_envs, engine, options, settings, around) as workers,
+        _open_workers(plan.factory, num_envs, engine, options, settings) as workers,
         aclosing(schedule(workers, jobs, settings.on_waiting, finishes=not scores_groups)) as played,
         aclosing(_in_scored_groups(plan, settings, jobs, played, workers) if scores_groups else played) as records,
     ):
@@ -291,13 +289,12 @@ def _open_workers(
     engine: str | Engine,
     engine_options: dict[str, Any],
     settings: RolloutSettings,
-    around: Callable[[Engine], Engine] | None,
 ) -> AbstractAsyncContextManager[Sequence[AnyWorker]]:
     if not settings.workers:
-        return open_local_workers(factory, num_envs, engine, engine_options, settings, around)
+        return open_local_workers(factory, num_envs, engine, engine_options, settings)
     from gym_llm.rollouts.ray.ray_workers import open_ray_workers  # Ray is an optional dependency
 
-    return open_ray_workers(factory, num_envs, engine, engine_options, settings, around)
+    return open_ray_workers(factory, num_envs, engine, engine_options, settings)
 
 
 @asynccontextmanager
@@ -307,7 +304,6 @@ async def open_local_workers(
     engine: str | Engine,
     engine_options: dict[str, Any],
     settings: RolloutSettings,
-    around: Callable[[Engine], Engine] | None = None,
 ) -> AsyncGenerator[list[EpisodeWorker], None]:
     """Open one worker in this process.
 
@@ -317,14 +313,11 @@ async def open_local_workers(
         engine: A spec, or a started engine.
         engine_options: Arguments of the engine, if it is a spec.
         settings: How the episodes are played.
-        around: See `iter_records`.
     """
     async with aclosing(EnvSlots(factory, num_envs, settings.env_wrappers)) as pool:
         opened = nullcontext(engine) if isinstance(engine, Engine) else make_engine(engine, **engine_options)
-        async with opened as started:
-            playing = started if around is None else around(started)
-            async with aclosing(EpisodeWorker(pool, playing, settings)) as worker:
-                yield [worker]
+        async with opened as started, aclosing(EpisodeWorker(pool, started, settings)) as worker:
+            yield [worker]
 
 
 def collect(

@@ -7,7 +7,6 @@ from collections import Counter
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator
 from contextlib import AsyncExitStack
 from dataclasses import replace
-from functools import partial
 from typing import Any, Self, Unpack, cast, get_args
 
 from gym_llm.concurrency.loop_thread import LoopThread
@@ -24,14 +23,7 @@ from gym_llm.rollouts.made_by import made_by
 from gym_llm.rollouts.plan import Plan, open_plan
 from gym_llm.rollouts.play import iter_records
 from gym_llm.rollouts.settings import RolloutSettings, SettingOptions
-from gym_llm.rollouts.staleness import (
-    CANCELLED,
-    CancellingEngine,
-    Stale,
-    mask_older,
-    oldest_version,
-    sampled_tokens,
-)
+from gym_llm.rollouts.staleness import Stale, sampled_tokens
 from gym_llm.rollouts.stream_jobs import ENDLESS, StreamJobs
 from gym_llm.types import Rollout, Row
 
@@ -49,9 +41,8 @@ class Stream:
     The other arguments are those of `gym_llm.stream`.
 
     Attributes:
-        counts: `groups`, `episodes` and `tokens` (sampled ones) that were delivered; by policy `dropped_groups`,
-            `dropped_tokens`, `cancelled_episodes`, `cancelled_tokens` and `split_tokens`. When it
-            is closed: `discarded_episodes` and `discarded_tokens` (finished, not delivered), and `unfinished_episodes`.
+        counts: `groups`, `episodes` and `tokens` (sampled ones) that were delivered. When it is closed:
+            `discarded_episodes` and `discarded_tokens` (finished, not delivered), and `unfinished_episodes`.
         sampler: The `TaskSampler`; None if tasks are taken in a shuffled order.
     """
 
@@ -176,32 +167,27 @@ class Stream:
             raise StopAsyncIteration
         await self.__aenter__()
         if self._records is None:
-            begun, around, identity = self.weight_version, None, None
+            begun, identity = self.weight_version, None
             if self._stale == "wait":
                 assert self._max_staleness is not None and self._groups_per_update is not None
                 lead, size = self._max_staleness + 1 - begun, self._groups_per_update
                 self._jobs.limit, self._jobs.in_time = lambda: (self.weight_version + lead) * size, True
-            if self._stale == "cancel":
-                assert self._max_staleness is not None
-                around = partial(CancellingEngine, max_staleness=self._max_staleness)
             engine, options = self._playing
             if self._settings.workers:
                 identity = await asyncio.to_thread(_identity, self._plan, self._given, self._options, self._settings)
-            more: dict[str, Any] = {"engine_options": options, "made_by": identity, "around": around}
+            more: dict[str, Any] = {"engine_options": options, "made_by": identity}
             self._records = iter_records(self._plan, engine, self._settings, self._jobs, **more)
         while True:
-            while (group := self._jobs.take()) is not None:
-                if (delivered := self._delivered(group)) is not None:
-                    return delivered
+            if (group := self._jobs.take()) is not None:
+                self.counts["groups"] += 1
+                self.counts["episodes"] += len(group)
+                self.counts["tokens"] += sum(map(sampled_tokens, group))
+                return group
             if not self._has_room:
                 self._jobs.want_one()
             record = await self._next_record(self._records)
-            is_cancelled = self._stale == "cancel" and record is not None and record["failure_kind"] in CANCELLED
-            if record is not None and not is_cancelled:
+            if record is not None:
                 self._failures.count(record)
-            elif record is not None and record["failure_kind"] == "cancelled":
-                self.counts["cancelled_episodes"] += 1
-                self.counts["cancelled_tokens"] += sampled_tokens(record)
 
     async def _next_record(self, records: AsyncGenerator[Rollout, None]) -> Rollout | None:
         """Wait for a record, in a task that goes on if the caller is cancelled; None if another caller got it."""
@@ -236,28 +222,6 @@ class Stream:
             self.counts["unfinished_episodes"] += unfinished
             await self._stack.aclose()
             self._engine = None
-
-    def _delivered(self, group: Group) -> Group | None:
-        """Return a group as the policy delivers it; None if it does not."""
-        oldest = self.weight_version - self._max_staleness if self._max_staleness is not None else 0
-        tokens = sum(map(sampled_tokens, group))
-        if self._stale in ("drop", "cancel") and any(map(self._is_old, group)):
-            self.counts["dropped_groups"] += 1
-            self.counts["dropped_tokens"] += tokens
-            return None
-        if self._stale == "split":
-            split = sum(mask_older(record, oldest) for record in group)
-            self.counts["split_tokens"] += split
-            tokens -= split
-        self.counts["groups"] += 1
-        self.counts["episodes"] += len(group)
-        self.counts["tokens"] += tokens
-        return group
-
-    def _is_old(self, record: Rollout) -> bool:
-        assert self._max_staleness is not None
-        is_cancelled = self._stale == "cancel" and record["failure_kind"] == "cancelled"
-        return is_cancelled or oldest_version(record) < self.weight_version - self._max_staleness
 
     # -- synchronous -------------------------------------------------------------------------------------------------
 
@@ -327,8 +291,7 @@ def stream(
         tasks: A JSON Lines path or a list of rows instead of the environment's own tasks.
         env_kwargs: Further arguments of the environment.
         limit: Play only the first tasks, this many. Where tasks are generated, None plays each once.
-        max_staleness: By how many versions a delivered token may be older than the weights; for all policies but
-            `keep`.
+        max_staleness: With `wait`: by how many versions a delivered token may be older than the weights.
         stale: What happens to older tokens; see `Stale`.
         groups_per_update: With `wait`: how many groups the trainer takes for an update.
         sampler: Chooses the tasks by their rewards; None for all in turn, shuffled.
@@ -355,11 +318,11 @@ def stream(
     if type(group_size) is not int or group_size < 1:
         raise ValueError(f"group_size is the number of episodes of a group, 1 or more; got {group_size!r}.")
     if stale not in get_args(Stale):
-        raise ValueError(f"stale is keep, wait, drop, cancel or split; got {stale!r}.")
+        raise ValueError(f"stale must be keep or wait, got {stale!r}.")
     if stale == "keep" and max_staleness is not None:
-        raise ValueError("stale='keep' delivers tokens of any age: leave max_staleness out, or name another policy.")
-    if stale != "keep" and max_staleness is None:
-        raise ValueError(f"stale={stale!r} needs max_staleness, the number of versions that a token may be old.")
+        raise ValueError("stale='keep' delivers tokens of any age: leave max_staleness out, or give stale='wait'.")
+    if stale == "wait" and max_staleness is None:
+        raise ValueError("stale='wait' needs max_staleness, the number of versions that a token may be old.")
     if max_staleness is not None and (type(max_staleness) is not int or max_staleness < 0):
         raise ValueError(f"max_staleness is a number of versions, 0 or more; got {max_staleness!r}.")
     if (groups_per_update is None) == (stale == "wait"):

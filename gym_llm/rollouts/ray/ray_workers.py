@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Callable, Sequence
+from collections.abc import AsyncGenerator, Sequence
 from contextlib import asynccontextmanager, nullcontext
 from typing import Any
 
@@ -23,7 +23,6 @@ async def open_ray_workers(
     engine: str | Engine,
     engine_options: dict[str, Any],
     settings: RolloutSettings,
-    around: Callable[[Engine], Engine] | None = None,
 ) -> AsyncGenerator[list[RemoteWorker], None]:
     """Open a worker in each of `settings.workers` processes; see `gym_llm.rollouts.play.open_local_workers`."""
     if not isinstance(engine, str):
@@ -36,7 +35,7 @@ async def open_ray_workers(
         packages = packages[:count]
     shards = start_shards(recipe, count, runtime_env=packages, ray_address=settings.ray_address)
     try:
-        async with workers_in(shards, engine, engine_options, settings, around) as workers:
+        async with workers_in(shards, engine, engine_options, settings) as workers:
             yield workers
     finally:
         close_shards(shards)
@@ -49,12 +48,11 @@ async def workers_in(
     engine: str,
     engine_options: dict[str, Any],
     settings: RolloutSettings,
-    around: Callable[[Engine], Engine] | None = None,
 ) -> AsyncGenerator[list[RemoteWorker], None]:
     """Make workers of running shards, each with its own engine client. Nothing else may use the shards meanwhile.
 
     An engine whose capabilities have `shared` exists once: it fills a GPU and batches better with more requests. Of
-    other engines (HTTP clients, small models), every process has its own. `around` is that of `iter_records`.
+    other engines (HTTP clients, small models), every process has its own.
     """
     inner, options = model_spec(engine, engine_options)
     shared = capabilities(inner).shared
@@ -62,7 +60,7 @@ async def workers_in(
         options = {} if shared else options
         if inner is not engine:  # an agent, say: each process has its own, around the one that is shared
             spec, options = engine, {**engine_options, "engine": spec, "engine_options": options}
-        workers = [RemoteWorker(shard, (spec, options, settings.for_workers(), around)) for shard in shards]
+        workers = [RemoteWorker(shard, (spec, options, settings.for_workers())) for shard in shards]
         try:
             await asyncio.gather(*(worker.start() for worker in workers))
             yield workers

@@ -16,7 +16,7 @@ import asyncio
 import os
 import pickle
 import traceback
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, TypeAlias
@@ -127,12 +127,8 @@ class ShardActor:
         engine: str | Engine,
         engine_options: dict[str, Any],
         settings: RolloutSettings,
-        around: Callable[[Engine], Engine] | None = None,
     ) -> None:
-        """Make an engine client of this process's own, or take the one that has come, and get ready to play with it.
-
-        `around` returns the engine that plays, given the started one.
-        """
+        """Make an engine client of this process's own, or take the one that has come, and get ready to play with it."""
         async with self._ending:
             await self._end_rollout()
             self._engine = make_engine(engine, **engine_options) if isinstance(engine, str) else engine
@@ -144,8 +140,7 @@ class ShardActor:
                 if self._watchdog is not None:
                     self._watchdog.wake()
             settings = replace(settings, step_timeout=self._recipe.step_timeout)
-            playing = self._engine if around is None else around(self._engine)
-            self._worker = EpisodeWorker(self._shard, playing, settings)
+            self._worker = EpisodeWorker(self._shard, self._engine, settings)
 
     async def play(self, jobs: bytes) -> bytes:
         """See `EpisodeWorker.submit_and_poll`. `jobs` is pickled: new jobs, and those whose records are written."""
