@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Awaitable, Callable
-from typing import Any, cast
+from typing import Any
 
 from gym_llm.engines.engine import Engine
-from gym_llm.engines.engine_response import FULL, REPLAYED
+from gym_llm.engines.engine_response import FULL
 from gym_llm.errors import EngineError
 from gym_llm.types import Item, Request, ResponseDict, Usage, sum_usage
 from gym_llm.utils.json_codec import dumps
@@ -55,8 +55,7 @@ class EpisodeModel(Engine):
         self.unmade = [item for item in response["output"] if item.get("type") == "function_call"]
         reason = (response.get("incomplete_details") or {}).get("reason")
         self.full = reason if reason in FULL else None
-        if not cast(dict[str, Any], response).pop(REPLAYED, False):
-            self._add(response.get("usage"))
+        self._add(response.get("usage"))
         return response
 
     @property

@@ -47,10 +47,6 @@ class EngineAround(Engine):
         """Return the ids of a request's prompt; see `Engine.prompt_ids`."""
         return self.engine.prompt_ids(request)
 
-    def turn_text(self, ids: list[int]) -> tuple[str, bool]:
-        """Return the text of a turn's ids; see `Engine.turn_text`."""
-        return self.engine.turn_text(ids)
-
     async def end_episode(
         self, episode_id: str, *, rewards: Sequence[float] = (), failed: bool = False
     ) -> EpisodeReport | None:

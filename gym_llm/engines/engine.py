@@ -118,14 +118,6 @@ class Engine(ABC):
         """
         return None
 
-    def turn_text(self, ids: list[int]) -> tuple[str, bool]:
-        """Return the text of a turn's sampled ids without the one that ends turns, and whether there is one.
-
-        Raises:
-            EngineError: If this engine does not make prompts.
-        """
-        raise EngineError(f"The engine of {self.model} does not know its tokenizer.")
-
     async def score(self, ids: Sequence[int], *, top_k: int = 0, adapter: str | None = None) -> Scores:
         """Return the log probability of each token of a row, given those before it.
 

@@ -27,10 +27,6 @@ def spent_budget(response: Any) -> str | None:
     return SPENT.get(reason) if isinstance(reason, str) else None
 
 
-REPLAYED = "replayed"
-"""A field of a response: an agent's call was answered from a record, so its usage does not count again."""
-
-
 def text_response(
     text: str,
     *,

@@ -257,10 +257,6 @@ class HTTPEngine(Engine):
         prompts = self._prompts
         return None if prompts is None else build_prompt(prompts, request, conversation="", model=self.model)
 
-    def turn_text(self, ids: list[int]) -> tuple[str, bool]:
-        """Return the text of a turn's ids, if prompts are made here; see `Engine.turn_text`."""
-        return super().turn_text(ids) if self._prompts is None else self._prompts.turn_text(ids)
-
     async def respond(self, request: Request, *, episode_id: str = "") -> ResponseDict:
         """Answer one request; see `Engine.respond`."""
         body, prompt = self._body(request, episode_id)

@@ -178,10 +178,6 @@ class TransformersEngine(Engine):
         """Return the ids of a request's prompt; see `Engine.prompt_ids`."""
         return build_prompt(self._prompts, as_shown(request), conversation="", model=self.model)
 
-    def turn_text(self, ids: list[int]) -> tuple[str, bool]:
-        """Return the text of a turn's ids; see `Engine.turn_text`."""
-        return self._prompts.turn_text(ids)
-
     async def respond(self, request: Request, *, episode_id: str = "") -> ResponseDict:
         """Answer one request; see the class and `Engine.respond`."""
         if self._failure is not None:

@@ -19,16 +19,13 @@ from gym_llm.errors import CannotFork
 from gym_llm.protocols.responses.actions import with_output
 from gym_llm.protocols.responses.token_fields import without_tokens
 from gym_llm.rollouts.durable.durable_episode import EpisodeDiverged
-from gym_llm.rollouts.fork_agents import ReplayingCalls, recorded_calls
 from gym_llm.rollouts.made_by import made_by
 from gym_llm.rollouts.plan import Job, Plan, open_plan
 from gym_llm.rollouts.play import iter_records
 from gym_llm.rollouts.recorded_task import row_of
 from gym_llm.rollouts.settings import RolloutSettings, SettingOptions
 from gym_llm.types import ForkedFrom, Item, Request, ResponseDict, Rollout
-from gym_llm.utils.secrets import redacted_logger
 
-logger = redacted_logger(__name__)
 _KEPT: Final = ("task_key", "task_sha256", "task_source", "dataset")
 _FORKS = 1 << 40  # repeat indexes from here on are those of forks: no run has as many repeats
 
@@ -77,9 +74,6 @@ async def fork(
     The environment is played again with the recorded answers, up to that turn. Then the engine answers. It gets the
     recorded items with their token ids, so the ids of the shared prefix are those of the record.
 
-    An agent that has played is run again: give it as `agent`. `turn` is then the number of its calls of the model that
-    are answered as recorded. The calls are found by the ids of their prompts, so the engine has to make prompts.
-
     The environment begins with the seed of the record, and tools run again. If it asks for something else than it did
     before, nothing is yielded for the record. Calls of a hook to another model are made again, and may be answered
     differently.
@@ -90,7 +84,7 @@ async def fork(
 
     Args:
         record: A record with its turns, as `rollout` yields it or `read_record` reads it.
-        turn: The number of turns that are kept, from 0; less than the record has (`forkable_turns`).
+        turn: The number of turns that are kept, from 0; less than the record has (`info["turn"]`).
         n: The number of continuations.
         engine: As for `gym_llm.rollout`, like the further arguments.
         first: The number of the first fork, for more forks of the same turn.
@@ -109,37 +103,16 @@ async def fork(
     """
     if type(n) is not int or n < 1:
         raise ValueError(f"n is the number of continuations, 1 or more; got {n!r}.")
-    forks = [Fork(record, turn, number) for number in range(first, first + n)]
-    options: dict[str, Any] = {"env_kwargs": env_kwargs, "engine_options": engine_options}
-    playing = play_forks(forks, engine, RolloutSettings.of(settings, **more), **options)
-    async with aclosing(playing) as played:
-        async for finished in played:
-            yield finished
-
-
-async def play_forks(
-    forks: Sequence[Fork],
-    engine: str | Engine,
-    settings: RolloutSettings,
-    *,
-    env_kwargs: dict[str, Any] | None = None,
-    engine_options: dict[str, Any] | None = None,
-    strict: bool = True,
-) -> AsyncGenerator[Rollout, None]:
-    """Play forks of records of one environment; see `fork`.
-
-    Without `strict`, a fork that cannot be played again as recorded is left out, with a warning.
-    """
+    settings = RolloutSettings.of(settings, **more)
     if settings.workers or settings.durable:
         raise ValueError("Forks are played in this process, without a journal.")
-    if not forks:
-        return
-    env_id = forks[0].record["env_id"]
+    env_id = record["env_id"]
     plan = open_plan(env_id, env_kwargs=env_kwargs, needs_tasks=False)
     if plan.factory.scores_groups:
         raise CannotFork(f"{env_id} scores whole groups: a fork has none.")
-    turns = [_turns_to_keep(fork, env_id, settings) for fork in forks]
-    again = Plan(plan.factory, len(forks), 1, len(forks))
+    turns = _turns_to_keep(record, turn, settings)
+    forks = [Fork(record, turn, number) for number in range(first, first + n)]
+    again = Plan(plan.factory, n, 1, n)
     maker = await asyncio.to_thread(made_by, plan.factory, engine, engine_options, settings)
 
     def replay(env: gym.Env[Any, Any]) -> gym.Env[Any, Any]:
@@ -149,55 +122,35 @@ async def play_forks(
         if isinstance(engine, str):
             options = seeded_options(engine, engine_options, settings.seed)
             engine = await stack.enter_async_context(make_engine(engine, **options))
-        has_agent = settings.agent is not None
-        replaying = ReplayingCalls(engine, forks) if has_agent else _Replaying(engine, forks, turns)
+        replaying = _Replaying(engine, forks, turns)
         wrapped = RolloutSettings(**{**vars(settings), "wrappers": (_StepAsRecorded, *settings.env_wrappers, replay)})
         played = iter_records(again, replaying, wrapped, made_by={**maker.key, "model": engine.model})
-        async for record in await stack.enter_async_context(aclosing(played)):
-            place = record["rollout_id"]["task_index"]
-            if (text := replaying.diverged.get(place)) is None:
-                yield _named(record, forks[place], settings.seed)
-            elif strict:
-                raise CannotFork(text)
-            else:
-                logger.warning("%s Turn %d has one fork less.", text, forks[place].turn + 1)
+        async for finished in await stack.enter_async_context(aclosing(played)):
+            if replaying.diverged is not None:
+                raise CannotFork(replaying.diverged)
+            yield _named(finished, forks[finished["rollout_id"]["task_index"]], settings.seed)
 
 
-def forkable_turns(record: Rollout) -> int:
-    """Return the number of turns that a record can be forked at: for an agent's record, of calls of the model.
+def _turns_to_keep(record: Rollout, turn: int, settings: RolloutSettings) -> list[list[Item]]:
+    """Return the recorded turns that a fork begins with.
 
     Raises:
-        CannotFork: If the agent's calls cannot be told apart.
-    """
-    return len(recorded_calls(record)) if "agent" in record["info"] else int(record["info"].get("turn", 0))
-
-
-def _turns_to_keep(fork: Fork, env_id: str, settings: RolloutSettings) -> list[list[Item]]:
-    """Return the recorded turns that a fork begins with; none for an agent, whose calls are kept elsewhere.
-
-    Raises:
-        CannotFork: If the record's turns are not those of one model, or of the agent.
+        CannotFork: If the record's turns are not those of one model.
         ValueError: If the record has no such turn.
     """
-    record = fork.record
-    if record["env_id"] != env_id:
-        raise ValueError(f"All records are of {env_id}; got one of {record['env_id']}.")
     if "response" not in record:
         raise CannotFork("The record has no turns: its episode never began.")
     if len(record.get("seats", ())) > 1:
         raise CannotFork("The record is of several seats: its turns are not those of one model.")
-    of_agent = "agent" in record["info"]
-    if of_agent != (settings.agent is not None):
-        how = "give the `agent` that played it" if of_agent else "leave `agent` out"
-        raise CannotFork(f"The record is {'' if of_agent else 'not '}of an agent: {how}.")
-    count = forkable_turns(record)
-    turns: list[list[Item]] = [] if of_agent else recorded_turns(cast(Any, record["response"]), count)
-    if len(turns) != count and not of_agent:
+    if "agent" in record["info"] or settings.agent is not None:
+        raise CannotFork("An agent's episode cannot be forked: its program cannot go on from the middle.")
+    count = int(record["info"].get("turn", 0))
+    turns = recorded_turns(cast(Any, record["response"]), count)
+    if len(turns) != count:
         raise CannotFork(f"The record has {count} turns, but its items show {len(turns)}: they cannot be separated.")
-    if type(fork.turn) is not int or not 0 <= fork.turn < max(count, 1):
-        kind = "calls" if of_agent else "turns"
-        raise ValueError(f"turn is the number of {kind} to keep, 0 to {count - 1}; got {fork.turn!r}.")
-    return turns[: fork.turn]
+    if type(turn) is not int or not 0 <= turn < max(count, 1):
+        raise ValueError(f"turn is the number of turns to keep, 0 to {count - 1}; got {turn!r}.")
+    return turns[:turn]
 
 
 def _named(record: Rollout, fork: Fork, run_seed: int) -> Rollout:
@@ -233,9 +186,7 @@ class _StepAsRecorded(gym.Wrapper[Any, Any, Any, Any]):
 class _ResetAsRecorded(gym.Wrapper[Any, Any, Any, Any]):
     """Resets to the task and the seed of the fork whose place is asked for as the task's index."""
 
-    def __init__(
-        self, env: gym.Env[Any, Any], forks: Sequence[Fork], turns: Sequence[list[list[Item]]], run_seed: int
-    ) -> None:
+    def __init__(self, env: gym.Env[Any, Any], forks: Sequence[Fork], turns: list[list[Item]], run_seed: int) -> None:
         super().__init__(env)
         self._forks, self._turns, self._run_seed = forks, turns, run_seed
         while not isinstance(env, _StepAsRecorded):
@@ -243,9 +194,8 @@ class _ResetAsRecorded(gym.Wrapper[Any, Any, Any, Any]):
         self._steps = env
 
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
-        place = (options or {})["task_index"]
-        fork = self._forks[place]
-        self._steps.turns = self._turns[place][::-1]
+        fork = self._forks[(options or {})["task_index"]]
+        self._steps.turns = self._turns[::-1]
         task = {"task": row_of(fork.record), "task_index": fork.record["rollout_id"]["task_index"]}
         return self.env.reset(seed=fork.env_seed(self._run_seed), options=task)
 
@@ -254,14 +204,14 @@ class _Replaying(EngineAround):
     """Answers the first turns of each fork from its record, and has the engine answer the others.
 
     Attributes:
-        diverged: Which episode asked for something else than before, by the fork's place.
+        diverged: How an episode asked for something else than before; None if none has.
     """
 
-    def __init__(self, engine: Engine, forks: Sequence[Fork], turns: Sequence[list[list[Item]]]) -> None:
+    def __init__(self, engine: Engine, forks: Sequence[Fork], turns: list[list[Item]]) -> None:
         super().__init__(engine)
         self._forks, self._turns = forks, turns
         self._answered = [0] * len(forks)
-        self.diverged: dict[int, str] = {}
+        self.diverged: str | None = None
 
     async def respond(self, request: Request, *, episode_id: str = "") -> ResponseDict:
         """Answer one request; see `Engine.respond`."""
@@ -269,7 +219,7 @@ class _Replaying(EngineAround):
         fork, number = self._forks[place], self._answered[place]
         self._answered[place] += 1
         if number <= fork.turn:
-            self._check(request, place, number)
+            self._check(request, fork.record, number)
         if number >= fork.turn:
             return await self.engine.respond(request, episode_id=fork.job.episode_id)
         recorded = fork.record["response"]
@@ -279,7 +229,7 @@ class _Replaying(EngineAround):
             "created_at": recorded.get("created_at") or 0.0,
             "model": recorded.get("model") or self.model,
             "status": "completed",
-            "output": self._turns[place][number],
+            "output": self._turns[number],
             "usage": None,
         }
 
@@ -291,23 +241,22 @@ class _Replaying(EngineAround):
         self._answered[place] = 0  # it may be played again
         return await self.engine.end_episode(self._forks[place].job.episode_id, rewards=rewards, failed=failed)
 
-    def _check(self, request: Request, place: int, number: int) -> None:
+    def _check(self, request: Request, record: Rollout, number: int) -> None:
         """Compare a request with the record up to its turn."""
-        record, turns = self._forks[place].record, self._turns[place]
         params, items = record["responses_create_params"], record["response"]["output"]
         first = params["input"]
         shown = [{"role": "user", "content": first}] if isinstance(first, str) else first
-        said = _environments(items, sum(map(len, turns[:number])))
+        said = _environments(items, sum(map(len, self._turns[:number])))
         asked = request["input"]
         if (
             list(map(without_tokens, asked[: len(shown)])) != list(map(without_tokens, shown))
             or [item for item in asked[len(shown) :] if is_environments(item)] != said
         ):
             job = Job(**record["rollout_id"])
-            self.diverged[place] = (
+            self.diverged = (
                 f"Episode {job.episode_id} is not deterministic: its turn {number + 1} begins with other items."
             )
-            raise EpisodeDiverged(self.diverged[place])
+            raise EpisodeDiverged(self.diverged)
 
 
 def _environments(items: list[Item], count: int) -> list[Item]:

@@ -84,10 +84,6 @@ class TrainerEngine(Engine):
         """Return the ids of a request's prompt; see `Engine.prompt_ids`."""
         return build_prompt(self._prompts, request, conversation="", model=self.model)
 
-    def turn_text(self, ids: list[int]) -> tuple[str, bool]:
-        """Return the text of a turn's ids; see `Engine.turn_text`."""
-        return self._prompts.turn_text(ids)
-
     async def respond(self, request: Request, *, episode_id: str = "") -> ResponseDict:
         """Answer one request; see `Engine.respond`. What `generate` raises masks the episode."""
         arguments = sampling_arguments(request)
@@ -106,7 +102,7 @@ class TrainerEngine(Engine):
                 f"{self.model} sampled {len(token_ids)} tokens and reported {len(log_probs)} log probabilities.",
                 failure_kind="agent_run_error",
             )
-        text, ended = self.turn_text(token_ids)
+        text, ended = self._prompts.turn_text(token_ids)
         if not ended and (place := stop_place(text, arguments.get("stop"))) is not None:
             text, stopped = text[:place], True
         response = text_response(

@@ -214,6 +214,8 @@ def test_what_cannot_be_forked_is_refused():
         forked(parent, turn=0, n=1, workers=2)
     with pytest.raises(CannotFork, match="agent"):
         forked({**parent, "info": {**parent["info"], "agent": {}}}, turn=0, n=1)
+    with pytest.raises(CannotFork, match="agent"):
+        forked(parent, turn=0, n=1, agent="cat")
     with pytest.raises(CannotFork, match="never began"):
         forked({name: value for name, value in parent.items() if name != "response"}, turn=0, n=1)
     with pytest.raises(CannotFork, match="cannot be separated"):
