@@ -27,6 +27,7 @@ from typing import Any
 os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
 
 import torch
+from league import League
 from torch.nn.functional import cross_entropy, log_softmax
 from torch.nn.utils.rnn import pad_sequence
 from transformers import AutoModelForCausalLM, AutoTokenizer
@@ -38,7 +39,6 @@ from gym_llm.engines.transformers import TransformersEngine
 from gym_llm.envs.kuhn_poker import solution
 from gym_llm.envs.kuhn_poker.env import BET, PASS, KuhnPoker
 from gym_llm.records.seats import seat_records
-from gym_llm.trainers.shared.league import League
 from gym_llm.trainers.shared.seat_advantages import seat_group_advantages
 
 ENV_ID = "gym_llm/KuhnPoker-v0"

@@ -35,7 +35,6 @@ _OURS = {
     "actor": ("actor:NAME", "gym_llm.rollouts.ray.engine_client:ActorEngine"),
     "actors": ("actors:NAME,NAME", "gym_llm.rollouts.ray.engine_group:ActorEngines"),
     "constant": ("constant:TEXT", "gym_llm.engines.constant:ConstantEngine"),
-    "person": ("person:PORT", "gym_llm.engines.person:PersonEngine"),
     "agent": ("agent", "gym_llm.agents:AgentEngine"),
     "scripted": ("scripted:TEXT", "gym_llm.author.attack.scripted_judge:ScriptedJudge"),
 }
@@ -53,7 +52,6 @@ def make_engine(spec: str, *, parsers: Sequence[str] = (), **options: Any) -> En
             - `replay:FILE`: recorded responses. `constant:TEXT`: always this text.
             - `actor:NAME`: an engine in a Ray actor (`gym_llm.rollouts.ray.shared_engine`). `actors:NAME,NAME`:
               several, which share the load.
-            - `person` or `person:PORT`: a person, on a page in a browser.
             - An engine of another package (`ENTRY_POINT_GROUP`).
         parsers: Parsers of its text, in this order; see `gym_llm.engines.parsing_engine.ParsingEngine`.
         **options: Keyword arguments of the engine's class.

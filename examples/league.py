@@ -92,17 +92,10 @@ class League:
         """Return the ratings of all who have played, the best first; see `gym_llm.stats.ratings.bradley_terry`."""
         return bradley_terry(self.results)
 
-    def draw(
-        self,
-        rng: np.random.Generator | None = None,
-        by: Literal["close", "strong", "uniform"] = "close",
-        *,
-        share: float = 0.1,
-    ) -> str:
+    def draw(self, by: Literal["close", "strong", "uniform"] = "close", *, share: float = 0.1) -> str:
         """Draw a member as an opponent of the policy.
 
         Args:
-            rng: Draws it; None for the league's own generator, which is saved with it.
             by: `"close"` prefers members whose result is open: weights p (1 - p), where p is the policy's expected
                 score. `"strong"` prefers those who win: (1 - p)². Both are from Vinyals et al. 2019, "Grandmaster level
                 in StarCraft II". `"uniform"` draws all alike.
@@ -122,7 +115,7 @@ class League:
         total = weights.sum()
         even = np.full(len(expected), 1 / len(expected))
         chances = share * even + (1 - share) * (weights / total if total > 0 else even)
-        return list(self.members)[int((rng or self._random).choice(len(expected), p=chances))]
+        return list(self.members)[int(self._random.choice(len(expected), p=chances))]
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the league into a JSON file; what was there stays whole until the new one is."""
@@ -149,8 +142,7 @@ class League:
             league = cls(state["members"], memory=state["memory"])
             league.results = [(str(one), str(other), float(score)) for one, other, score in state["results"]]
             bradley_terry(league.results)
-            if "draws" in state:  # not in the files of version 0.1
-                league._random.bit_generator.state = state["draws"]
+            league._random.bit_generator.state = state["draws"]
         except (KeyError, TypeError, ValueError, AttributeError) as error:
             raise DataError(f"{path} is not a league: {error!r}") from None
         return league
