@@ -112,7 +112,8 @@ def _lmarena(version: int, most: int, **kwargs: Any) -> Benchmark:
         sampling={"temperature": 1.0, "top_p": 0.95, "max_output_tokens": most},
         needs=("judge",),
         facts=f"NeMo Gym 0.7.0, benchmarks/{name}",
-        notes=f"Download {name}_validation.jsonl from NVIDIA's GitLab registry, then: gym-llm data convert {name} FILE",
+        notes=f"Download {name}_validation.jsonl: gym-llm data download --from gitlab --name {name} --version 0.0.1 "
+        f"--artifact {name}_validation.jsonl --output-dir . Then: gym-llm data convert {name} {name}_validation.jsonl",
     )
 
 

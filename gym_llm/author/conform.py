@@ -168,7 +168,7 @@ def check_rows(path: str | os.PathLike[str]) -> Iterator[Replayed]:
     if env_id is not None:
         try:
             kind = row_kind(env_class(env_id), {})
-        except gym.error.DependencyNotInstalled as error:
+        except (gym.error.DependencyNotInstalled, DataError) as error:
             skipped = str(error)
     number = -1
     for number, (_, row) in enumerate(read_objects(os.fspath(path))):

@@ -203,3 +203,11 @@ def test_rows_of_a_servers_data_are_tasks_or_not(tmp_path, capsys):
     printed = capsys.readouterr()
     assert printed.err.startswith('mcqa/example.jsonl#1  row: expected "a task", got "expected_answer: Field required')
     assert json.loads(printed.out)["servers"] == {"mcqa": {"agreed": 1, "tried": 2}}
+
+
+def test_rows_of_a_server_that_plays_in_a_checkout_are_skipped_with_the_reason(tmp_path, capsys):
+    file = tmp_path / "indian_banking" / "data" / "example.jsonl"
+    file.parent.mkdir(parents=True)
+    file.write_text(json.dumps({"responses_create_params": {"input": "Hello"}}) + "\n")
+    assert main(["env", "conform", "--rows", str(file)]) == 0
+    assert "plays the customer" in json.loads(capsys.readouterr().out)["skipped"]["indian_banking/example.jsonl#0"]
