@@ -44,6 +44,7 @@ _NO_ANSWER_AT_END = re.compile(
     r"(?:\d[\d.,/$]{0,40}\s{1,4}(?:or|maybe|perhaps)\s{1,4}[$\\(]{0,3}-?\d[\d.,/]{0,40}|\b(?:step|case|part)\s\d{1,3})\W{0,6}\Z",
     re.IGNORECASE,
 )
+_DISPLAYED = (("\\[", "\\]"), ("\\begin{", "\\end{"))
 _LONGEST_END = 200  # characters of it
 _MENTION = re.compile(r"\\boxed\s*\{[^{}\\]*\}")
 _AS_WRITTEN = NormalizationConfig(basic_latex=True, boxed="none")
@@ -127,9 +128,10 @@ def grade(expected_and_text: tuple[str, str]) -> tuple[bool, str | None]:
 def _extracted(text: str) -> str | None:
     """Return the answer that math-verify finds in a text without a box: the last of those that stand out most.
 
-    "1 or 2" and "Step 1:" at the end are none. The library would take the 1 of `1e-40` for it.
+    "1 or 2", "Step 1:" and a formula without its end are none. The library would take the 1 of `1e-40` for it.
     """
-    if _NO_ANSWER_AT_END.search(text[-_LONGEST_END:]):
+    is_cut_off = text.count("$$") % 2 or any(text.rfind(opening) > text.rfind(end) for opening, end in _DISPLAYED)
+    if is_cut_off or _NO_ANSWER_AT_END.search(text[-_LONGEST_END:]):
         return None
     text = _SCIENTIFIC.sub(r"$\1\\times 10^{\2}$", text) if len(text) <= _LONGEST_TEXT else text
     text = _MENTION.sub("", _VERSION.sub(_hide_version, plain_symbols(without_emphasis(text[-_LONGEST_TEXT:]))))

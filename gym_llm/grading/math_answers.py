@@ -330,6 +330,7 @@ _ENDING = re.compile(
 )
 
 
+_BETWEEN_FORMULAS = re.compile(r"\$\s*(,|(?:, )?(?:and|or))\s*\$")
 _ASIDE = re.compile(r"([^()]*\S)\s\(((?=[^()]*(?:[A-Za-z]{3}|i\.e|=))[^()]*)\)\W*")
 
 
@@ -351,7 +352,8 @@ def stated_answer(text: str, gold: MathAnswer | None = None) -> str | None:
     aside = _ASIDE.fullmatch(said)
     without_aside = aside[1] if aside is not None and not _CHANGES_IT.search(aside[2]) else said
     for line in (without_aside, said, _SENTENCE_END.split(said)[0]):
-        content = _ENDING.sub("", line).strip("$ ")
+        content = _BETWEEN_FORMULAS.sub(r" \1 ", _ENDING.sub("", line).strip("$ "))
+        content = content.removeprefix("\\[").removesuffix("\\]").strip()
         reading = read_answer(content)
         if reading is None:
             continue
@@ -362,7 +364,8 @@ def stated_answer(text: str, gold: MathAnswer | None = None) -> str | None:
 
 def _is_formula(content: str, reading: MathAnswer) -> bool:
     """Whether an answer without a box has no English in it: neither words nor an article."""
-    latex = None if content.startswith(("a ", "I ")) or len(content) < 2 else reading.latex
+    is_text = content.startswith(("a ", "I ")) or "$" in content or "\\[" in content or len(content) < 2
+    latex = None if is_text else reading.latex
     return latex is not None and _TWO_LETTERS.search(_COMMAND.sub("", latex)) is None
 
 

@@ -70,6 +70,9 @@ def test_the_last_box_or_boxes_that_are_joined_hold_the_answer(text: str, answer
         ("42", "42"),
         ("x = 1 or x = 2", "x = 1 or x = 2"),
         ("She has 42 apples.", "She has 42 apples"),
+        (r"\[x = 5\]", "x = 5"),
+        (r"$2+3=5$ \[x = 5\]", None),
+        ("Answer: $x=1$ and $x=2$.", "x=1 and x=2"),
     ],
 )
 def test_a_number_that_is_said_to_be_the_answer_is_found(text: str, answer: str | None) -> None:
