@@ -28,10 +28,10 @@ from pathlib import Path
 from typing import Any
 
 from gym_llm import Run
-from gym_llm.author.chaos.random_policy import RandomPolicy
 from gym_llm.core.registry.classes import env_class
 from gym_llm.core.registry.env_files import dry_run_kwargs
 from gym_llm.core.registry.ids import env_ids
+from gym_llm.engines.random_policy import RandomPolicy
 from gym_llm.errors import GymLLMError
 
 KINDS = ("equal", "not deterministic", "different", "not played")

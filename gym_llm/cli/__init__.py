@@ -15,7 +15,6 @@ from typer.main import get_command
 
 from gym_llm.cli import (
     capture,
-    chaos,
     compare,
     config,
     data,
@@ -70,7 +69,7 @@ app.add_typer(export.app)
 app.add_typer(data.app, name="data")
 app.add_typer(env.app, name="env")
 app.add_typer(serve.app)
-for _module in (reverify, health, filter, profile, drift, chaos, config, capture, serve_model):
+for _module in (reverify, health, filter, profile, drift, config, capture, serve_model):
     for _command in _module.app.registered_commands:
         _command.rich_help_panel = _RARE
     app.add_typer(_module.app)

@@ -51,8 +51,9 @@ examples:
 
 Checks config.yaml (with the licences of train and validation data), the five example rows, their statistics, the
 example rollouts, the README's licence, and the tests. Plays the first five tasks: `verify` must not pay every answer
-the same, and no hook may block the event loop. Missing statistics or rollouts do not fail the check. Tests that cannot
-run because pytest is missing fail it. --all skips verifiers whose packages are not installed.
+the same, no hook may block the event loop, and an error of a hook must mask the episode. Missing statistics or rollouts
+do not fail the check. Tests that cannot run because pytest is missing fail it. --all skips verifiers whose packages are
+not installed.
 
 exit codes: 0 all checks passed; 1 a check failed or could not run; 2 wrong arguments; 130 interrupted.
 """

@@ -31,7 +31,7 @@ _OURS = {
     "http": ("http://HOST:PORT/v1", "gym_llm.engines.http:HTTPEngine"),
     "https": ("http://HOST:PORT/v1", "gym_llm.engines.http:HTTPEngine"),
     "replay": ("replay:FILE", "gym_llm.engines.replay:ReplayEngine"),
-    "random": ("random", "gym_llm.author.chaos.random_policy:RandomPolicy"),
+    "random": ("random", "gym_llm.engines.random_policy:RandomPolicy"),
     "actor": ("actor:NAME", "gym_llm.rollouts.ray.engine_client:ActorEngine"),
     "actors": ("actors:NAME,NAME", "gym_llm.rollouts.ray.engine_group:ActorEngines"),
     "constant": ("constant:TEXT", "gym_llm.engines.constant:ConstantEngine"),

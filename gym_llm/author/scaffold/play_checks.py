@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from types import CodeType
-from typing import Literal
+from typing import Any, Literal
 
 from gym_llm.author.attack.attack_play import TooLong, Turn, says, time_limit
 from gym_llm.author.attack.gold import prompt_text
@@ -16,6 +16,7 @@ from gym_llm.concurrency import drive
 from gym_llm.core.driver import Driver
 from gym_llm.core.tasks import PreparedTask
 from gym_llm.core.verifier_env import VerifierEnv
+from gym_llm.errors import JudgeError
 from gym_llm.records.failures import reason
 from gym_llm.rollouts.loop_monitor import LoopMonitor
 
@@ -26,6 +27,8 @@ _SECONDS = 60.0
 _MOST_TURNS = 4
 _OFTEN = 2
 """A hook that blocks in one episode only may have loaded a package."""
+_FAULTY = "setup", "user_turn", "verify"
+"""Hooks that fail on purpose, each in an episode of its own."""
 
 
 @dataclass(frozen=True)
@@ -49,6 +52,7 @@ class _Plays:
         errors: Those of masked episodes.
         shared: What episodes have changed that all of them share.
         blocking: In how many episodes each hook blocked.
+        swallowed: The hook whose error became a reward, if one's did.
     """
 
     rewards: list[set[float]] = field(default_factory=list)
@@ -56,6 +60,7 @@ class _Plays:
     errors: list[str] = field(default_factory=list)
     shared: list[str] = field(default_factory=list)
     blocking: Counter[CodeType] = field(default_factory=Counter)
+    swallowed: str | None = None
 
 
 def check_play(make: Callable[[], VerifierEnv], *, has_stand_in: bool) -> Iterator[Check]:
@@ -69,6 +74,7 @@ def check_play(make: Callable[[], VerifierEnv], *, has_stand_in: bool) -> Iterat
     try:
         with time_limit(_SECONDS):
             asyncio.run(_play_tasks(make, plays))
+            asyncio.run(_play_faults(make, plays))
     except TooLong:
         yield Check("rewards", "not run", f"its episodes took longer than {_SECONDS:g} s")
     except Exception as error:  # the environment may raise anything
@@ -80,6 +86,9 @@ def check_play(make: Callable[[], VerifierEnv], *, has_stand_in: bool) -> Iterat
         yield Check("shared state", "failed", plays.shared[0])
     if plays.rewards:
         yield _event_loop(plays)
+    if plays.swallowed is not None:
+        cure = "let errors through, so that the episode is masked"
+        yield Check("faults", "failed", f"an error of {plays.swallowed} becomes a reward: {cure}")
 
 
 async def _play_tasks(make: Callable[[], VerifierEnv], plays: _Plays) -> None:
@@ -105,6 +114,25 @@ async def _play_tasks(make: Callable[[], VerifierEnv], plays: _Plays) -> None:
     finally:
         plays.shared += env.changed_by_episodes()
         await drive(env.close)
+
+
+async def _play_faults(make: Callable[[], VerifierEnv], plays: _Plays) -> None:
+    for name in _FAULTY:
+        env = make()
+        reached: set[str] = set()
+
+        def fail(*_: Any, name: str = name, reached: set[str] = reached) -> Any:
+            reached.add(name)
+            raise JudgeError("A fault on purpose, of `gym-llm env test`.")
+
+        setattr(env, name, fail)
+        try:
+            await _play(Driver(env), 0, env.tasks[0], says("I do not know."))  # type: ignore[index]
+            plays.swallowed = plays.swallowed or next(iter(reached), None)
+        except Exception:
+            pass
+        finally:
+            await drive(env.close)
 
 
 async def _play(driver: Driver, index: int, task: PreparedTask, turns: list[Turn]) -> float:

@@ -66,8 +66,8 @@ def test_help_of_many_options_fits_on_a_screen_and_help_all_has_the_rest(command
 def test_rare_commands_have_a_group_of_their_own(capsys):
     assert main(["--help"]) == 0
     common, rare = capsys.readouterr().out.split("─ Less common commands ─")
-    assert "│ rollout " in common and "│ chaos " not in common
-    assert all(f"│ {name} " in rare for name in ("chaos", "plan", "serve-model"))
+    assert "│ rollout " in common and "│ plan " not in common
+    assert all(f"│ {name} " in rare for name in ("drift", "plan", "serve-model"))
 
 
 def test_without_a_command_there_is_help(capsys):

@@ -121,7 +121,6 @@ _ROLLOUT = "rollout", "gym_llm/MathVerify-v0", "--engine", "constant:1", "--outp
         ("export", "call.jsonl", "--to", "parquet", "--output", "out.parquet"),
         ("export", "span.jsonl", "--to", "hf", "--output", "file/out"),
         ("filter", "call.jsonl", "--output", "file/out.jsonl"),
-        ("chaos", "gym_llm/Nothing-v0"),
         ("env", "init", "good", "--dir", "file"),
         ("list", "--format", "markdown", "--into", "folder"),
         ("rollout", "gym_llm/Harbor-v0", "--engine", "constant:1", "--limit", "1", "--output", "out.jsonl"),

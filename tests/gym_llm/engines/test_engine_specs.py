@@ -193,7 +193,7 @@ refused("zzz")
     printed = with_theirs(tmp_path, code).splitlines()
     forms = (
         "pocket, transformers:MODEL, vllm:MODEL, http://HOST:PORT/v1, replay:FILE, random, actor:NAME, "
-        "actors:NAME,NAME, constant:TEXT, agent, scripted:TEXT, broken, parrot"
+        "actors:NAME,NAME, constant:TEXT, agent, scripted:TEXT, broken, faulty, parrot"
     )
     assert printed == [
         "ValueError Unknown engine 'parot:hi': did you mean parrot?",

@@ -42,7 +42,7 @@ def check(tmp_path, monkeypatch, capsys, request):
 def test_rewards_that_depend_on_the_answer_pass(check):
     code, said = check(GENERATES + RIGHT)
     assert code == 0 and "ok     rewards: 0 to 1, depending on the answer" in said
-    assert "ok     event loop: no hook or tool blocks it" in said
+    assert "ok     event loop: no hook or tool blocks it" in said and "faults" not in said
 
 
 @pytest.mark.parametrize("reward", ["1.0", "0.0", "-1.0"])
@@ -77,6 +77,23 @@ def test_a_hook_that_waits_passes(check):
 def test_a_hook_that_raises_fails(check):
     code, said = check(GENERATES + "    def verify(self, task, episode):\n        return 1 / len(episode.answer)\n")
     assert code == 1 and "FAILED rewards: 5 episodes are masked, the first: ZeroDivisionError" in said
+
+
+def test_an_error_that_becomes_a_reward_fails(check):
+    swallows = """
+    def setup(self, task):
+        verify = self.verify
+
+        def quiet(task, episode):
+            try:
+                return verify(task, episode)
+            except Exception:
+                return 0.0
+
+        self.verify = quiet
+"""
+    code, said = check(GENERATES + RIGHT + swallows)
+    assert code == 1 and "FAILED faults: an error of verify becomes a reward" in said
 
 
 def test_tasks_can_be_given(check):

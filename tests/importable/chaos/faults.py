@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 import gymnasium as gym
 
-from gym_llm.author.chaos.faulty_server import SERVED
+from chaos.faulty_server import SERVED
 from gym_llm.errors import EngineError, JudgeError
 from gym_llm.records.failures import TRANSIENT
 from gym_llm.types import FailureKind, Verdict

@@ -10,13 +10,13 @@ from typing import Any
 
 import gymnasium as gym
 import pytest
+from chaos.campaign import attack
+from chaos.faults import all_faults, choose
+from chaos.faulty_server import SERVED, FaultyServer
 from testing import row
 
 from gym_llm import VerifierEnv
-from gym_llm.author.chaos import attack
-from gym_llm.author.chaos.faults import all_faults, choose
-from gym_llm.author.chaos.faulty_server import SERVED, FaultyServer
-from gym_llm.cli import main
+from gym_llm.author.scaffold import find_verifier, missing_package
 from gym_llm.core.registry.classes import env_class
 from gym_llm.core.registry.ids import env_ids
 from gym_llm.engines.http import HTTPEngine
@@ -30,7 +30,7 @@ IN_PROCESSES = {
 
 
 def one_of_each_kind() -> list[Any]:
-    """A verifier for each choice of hooks and tools; `make chaos` attacks them all."""
+    """A verifier for each choice of hooks and tools; `make chaos` plays them all."""
     kinds: dict[Any, str] = {}
     for env_id in env_ids():
         cls = env_class(env_id)
@@ -57,6 +57,17 @@ def test_no_fault_becomes_a_reward(env_id: str) -> None:
     assert report.faults > 100 and report.outcomes[("", "none")]["scored"] > 80
     assert report.interruptions == {"cancelled": 2, "disk full": 2}
     assert all(any(row[0] == place for row in report.outcomes) for place in PLACES)
+
+
+@pytest.mark.nightly
+@pytest.mark.parametrize("env_id", env_ids())
+def test_no_fault_becomes_a_reward_in_any_environment(env_id: str) -> None:
+    if missing := missing_package(find_verifier(env_id)):
+        pytest.skip(missing)
+    if env_class(env_id).scores_groups:
+        pytest.skip("It scores groups: a fault changes the rewards of other episodes.")
+    report = attack(env_id, episodes=100)
+    assert report.is_clean, report
 
 
 @pytest.mark.nightly
@@ -119,17 +130,3 @@ def test_an_environment_that_makes_zeros_of_faults_is_found(tmp_path: Any) -> No
     report = attack("test/SwallowsErrors-v0", episodes=300, share=0.9, step_timeout=PATIENCE, env_kwargs=kwargs)
     assert not report.is_clean
     assert any("in verify: it is scored with reward 0.0, and should be masked" in sentence for sentence in report.wrong)
-
-
-@pytest.mark.slow
-def test_the_command_prints_the_matrix(
-    capsys: Any, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("gym_llm.records.failures._logged", set())
-    assert main(["chaos", "gym_llm/Counter-v0", "--episodes", "200", "--seed", "5"]) == 0
-    printed = capsys.readouterr().out
-    assert "0 wrong, 0 lost, 0 twice" in printed and "2 x cancelled, 2 x disk full" in printed
-    assert all(word in printed for word in ("hangs", "teardown", "http", "answers 503", "cut off"))
-    assert not [record for record in caplog.records if record.name.startswith("gym_llm")]  # the faults are its own
-    assert main(["chaos"]) == 2 and "--all" in capsys.readouterr().err
-    assert main(["chaos", "gym_llm/Counter-v0", "--share", "2"]) == 2

@@ -16,8 +16,8 @@ from tempfile import TemporaryDirectory
 from typing import Any
 from unittest import mock
 
-from gym_llm.author.chaos.faults import Fault, Faulty, choose
-from gym_llm.author.chaos.faulty_server import FaultyServer
+from chaos.faults import Fault, Faulty, choose
+from chaos.faulty_server import FaultyServer
 from gym_llm.concurrency import wait
 from gym_llm.core.registry.env_files import dry_run_kwargs
 from gym_llm.errors import DataError, RayUnavailable
@@ -82,7 +82,7 @@ def attack(
     env_kwargs: dict[str, Any] | None = None,
     on_record: Callable[[int], None] | None = None,
 ) -> Report:
-    """Play an environment with `RandomPolicy`, once without faults, once with, and compare.
+    """Play an environment with `FaultyPolicy`, once without faults, once with, and compare.
 
     In the second run, a share of the episodes has one fault each:
 
@@ -130,7 +130,7 @@ def attack(
         options = {"fault_seed": seed, "share": share, **({"server": server.url} if share else {})}
         return Run(
             env_id,
-            "random",
+            "faulty",
             engine_options=options,
             episodes=episodes,
             env_kwargs=arguments,
