@@ -83,7 +83,7 @@ FailureKind: TypeAlias = Literal[
 
 ReverifyMode: TypeAlias = Literal["stateless", "unsupported", "unknown"]
 """Whether a recorded episode can be scored from its items and what `setup` makes, in NeMo Gym's words: always, never,
-or, where the class declares nothing, only if no tool and no `respond` took part in it."""
+or, where the class declares nothing, only if no tool and no `user_turn` took part in it."""
 
 HubName: TypeAlias = Literal["huggingface", "gitlab"]
 """Where datasets are published."""
@@ -208,7 +208,7 @@ class Episode(Generic[StateT]):
         usage: Token counts summed over the turns that reported them, else None.
         last_response: The last action as a response's dict (`id`, `status`, `output`, …); empty for a bare list.
         reasoning_turns: Turns of reasoning alone since the model last said something else.
-        step_reward: This turn's reward, 0.0 as it begins. `respond` and tools (`self.episode`) may add to it; a hook
+        step_reward: This turn's reward, 0.0 as it begins. `user_turn` and tools (`self.episode`) may add to it; a hook
             in a process of its own cannot.
     """
 

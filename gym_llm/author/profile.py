@@ -313,7 +313,8 @@ def _add_hooks(
 
 def _hooks_of(cls: Any) -> Iterator[tuple[str, tuple[str, str, int]]]:
     """The names of a class's hooks and tools; and under which hook, in which file and line each of them is."""
-    named = [(hook, hook, getattr(cls, hook)) for hook in HOOKS if hook != "tool"]
+    hooks = {phase: "user_turn" if phase == "respond" else phase for phase in HOOKS if phase != "tool"}
+    named = [(phase, phase, getattr(cls, hook)) for phase, hook in hooks.items()]
     named += [("tool", f"tool {name}", tool.function) for name, tool in cls._tools.items()]
     for hook, name, function in named:
         code = inspect.unwrap(function).__code__

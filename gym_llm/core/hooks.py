@@ -1,4 +1,4 @@
-"""The hooks of an environment: `@hook` runs blocking ones elsewhere, and old names and simulated users are resolved."""
+"""The hooks of an environment: `@hook` runs blocking ones elsewhere, and simulated users are resolved."""
 
 from __future__ import annotations
 

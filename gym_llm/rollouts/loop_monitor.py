@@ -14,7 +14,7 @@ from gym_llm.utils.secrets import redacted_logger
 
 _PERIOD = 0.05
 _TOO_LONG = 0.1
-_HOOKS = {"generate", "setup", "opening", "user_turn", "respond", "verify", "teardown"}
+_HOOKS = {"generate", "setup", "opening", "user_turn", "verify", "teardown"}
 logger = redacted_logger(__name__)
 _named: set[CodeType] = set()
 

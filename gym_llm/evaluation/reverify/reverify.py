@@ -74,7 +74,7 @@ async def areverify(
     """Score the episodes of a rollout file again, with a verifier as it is now.
 
     An episode is rebuilt from its record: `setup`, `verify` and `teardown` run; tools answer as recorded. Episodes in
-    which tools or `respond` took part are refused unless the class declares `reverify_mode = "stateless"`;
+    which tools or `user_turn` took part are refused unless the class declares `reverify_mode = "stateless"`;
     `rerun_tools` plays the recorded turns through the environment instead. A masked episode is scored if only `verify`
     or `teardown` had failed; otherwise it stays masked. A verifier with `verify_group` scores each group of the file
     again; a group of which episodes are missing stays as it was.
@@ -85,7 +85,7 @@ async def areverify(
         env_kwargs: Its further arguments.
         output: A new rollout file, with the summary beside it: all records, those as they were that come to the same.
             None for comparing only.
-        rerun_tools: Whether tools and `respond` run again. The records keep the conversation as it was.
+        rerun_tools: Whether tools and `user_turn` run again. The records keep the conversation as it was.
         dataset: Which records to score, of a file that has several datasets; the others stay as they are.
         concurrency: Episodes at once, where a verifier waits.
         on_read: Called with the size in bytes of each line that is read.
