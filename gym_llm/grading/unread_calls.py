@@ -28,10 +28,11 @@ _PARSERS = {
     "<|START_ACTION|>": "cohere",
     "functools[": "phi4_mini_json",
     "✿FUNCTION✿": "",
+    "<functioncall>": "",
 }
 """The parser of vLLM by what begins a call."""
 _JSON, _PYTHON, _NO_PARSER = "llama3_json", "pythonic", ""
-_NAMES = ("name", "tool", "tool_name", "function", "function_name", "action", "recipient_name")
+_NAMES = ("name", "tool", "tool_name", "function", "function_name", "action", "recipient_name", "api")
 _ARGUMENTS = ("arguments", "parameters", "args", "params", "input", "tool_input", "action_input", "tool_arguments")
 _LONGEST = 20_000  # characters that may be Python
 
@@ -79,11 +80,17 @@ def parser_for(text: str, functions: Collection[str]) -> str | None:
     if "to=functions." not in text and not any(name in text for name in functions):
         return None
     names = "|".join(re.escape(name) for name in functions)
-    begins = rf"(?:^\W{{0,9}}|:\s{{1,3}})(?:\w+ = )?(?:functions\.|default_api\.)?(?:{names})"
-    call = rf"{begins}\s?\((?:\)|[^\n]*[=:\d\"'][^\n]*\))\W{{0,9}}$"
+    begins = (
+        rf"(?:^\W{{0,9}}(?:<\w{{1,20}}>)?|:\s{{1,3}}`?)(?:\w+ = )?(?:await )?(?:functions\.|default_api\.)?(?:{names})"
+    )
+    call = rf"{begins}\s?\((?:\)|[^\n]*[=:\d\"'][^\n]*\))\W{{0,9}}(?:</\w{{1,20}}>)?$"
     if names and re.search(call, text, re.MULTILINE):
         return _PYTHON
-    named = rf"^\W{{0,9}}Action\W{{0,9}}(?:{names})\b|<(?:{names})>|\bto=functions\.|^\s*(?:{names})\s*\{{"
+    named = (
+        rf"^\W{{0,9}}Action\W{{0,9}}(?:{names})\b|<(?:{names})>|\bto=functions\.|^\s*(?:{names})\s?:?\s*\{{"
+        rf"|\bname: (?:{names})\s+(?:arguments|parameters|args):"
+        rf"|^\W{{0,9}}(?:Tool|Function)\W{{1,9}}(?:{names})\W{{0,3}}\n"
+    )
     return _NO_PARSER if names and re.search(named, text, re.MULTILINE) else None
 
 

@@ -16,7 +16,7 @@ from collections.abc import Callable
 
 AFTER_NOUN = (
     r"[*_`\"'”’)\]]{0,6}\s{0,3}(?:\([^()\n]{0,30}\)\s{0,2})?[*_`]{0,3}"
-    r"(?:[:=>|→⇒]{1,3}|[-=]>|\s-\s|\s?[–—]\s?|(?:\s{1,2}|(?<=\s))(?:is|was|remains|becomes|(?:must|should|would)\sbe)\b"
+    r"(?:[:=>|→⇒]{1,3}|[-=]>|\s-\s|\s?[–—]\s?|(?:\s{1,2}|(?<=\s))(?:is|was|remains|becomes|changes\sto|(?:must|should|would)\s(?:be|have\sbeen))\b"
     r"(?:\s(?:now|therefore|thus))?\s?:?)"
 )
 """What stands between "Grade" and its value: a colon, a table's cell, a tag's end, "is"."""
@@ -54,7 +54,7 @@ class _Plain(dict[int, str]):
             shown = ""
         elif category == "Zs":
             shown = " "
-        elif category == "So" and "ARROW" in unicodedata.name(character, ""):
+        elif category in ("So", "Sm") and "ARROW" in unicodedata.name(character, ""):
             shown = "→"
         elif category in _FOLDED and (folded := unicodedata.normalize("NFKC", character)).isascii():
             shown = folded

@@ -20,9 +20,10 @@ _NOUN = (
 )
 _SO = (
     r"(?:(?i:\b(?:so|hence|thus|therefore|it\sis|it['’]s|this\sis|rather|finally|actually|instead|make\s(?:it|that)"
-    r"|(?:I|I['’]ll|I\s(?:now|would|will))\s(?:choose|select|pick|grade|assign|give|go\swith|say|answer|change)"
+    r"|(?:I|I['’](?:ll|d)|I\s(?:now|would|will))\s(?:choose|select|pick|grade|assign|give|go\swith|say|answer|change)"
     r"(?:\s(?:it|this))?(?:\s(?:my\s)?(?:grade|answer|verdict))?(?:\s(?:as|to))?"
-    r"|(?:this|it|that|(?:the|its?)(?:\s\w{1,20}){1,2})\s(?:gets|earns|deserves|receives|merits|is\s(?:graded|marked|rated)(?:\sas)?))\b)|[→⇒]),?:?\s{0,2}(?i:an?\s|the\s)?(?i:grade\s)?"
+    r"|(?:this|it|that|(?:the|its?)(?:\s\w{1,20}){1,2})\s(?:(?:would|should|will)\sget|gets|earns|deserves|receives"
+    r"|merits|is\s(?:graded|marked|rated)(?:\sas)?))\b)|[→⇒]),?:?\s{0,2}(?i:an?\s|the\s)?(?i:grade\s)?"
 )
 _OPENING = r"[*_\"'`(\[]{0,4}"
 _CLOSING = r"[\s*_`\"'”’)\]}|.!~]"
@@ -53,10 +54,13 @@ def letter(letters: str, words: Mapping[str, str] | None = None) -> Parser:
     names = tuple(meanings)
     forms = label_forms(names, False) if names else None
     one = rf"(?i:[{letters}])"
-    alone = re.compile(rf"(?:\\boxed\{{|\\text\{{|[\s.:)*\[\](\"'`_#>|{{-]){{0,12}}({one})[\s.:)*\]}}\"'`_|!]{{0,12}}")
+    alone = re.compile(
+        r"(?:[\s*_]{0,4}(?i:option|choice|label|grade)\s)?"
+        rf"(?:\\boxed\{{|\\text\{{|[\s.:)*\[\](\"'`_#>|{{-]){{0,12}}({one})[\s.:)*\]}}\"'`_|!]{{0,12}}"
+    )
     said = "|".join(map(re.escape, names)) or "(?!)"
     at_end = re.compile(rf"(?:[.!?;]\s{{1,2}}|(?<=[^\W\d_]{{2}}):\s{{0,2}}){_OPENING}([{letters}]){_CLOSING}*\Z")
-    begins = re.compile(rf"[*\[(`\"']{{0,4}}([{letters}])(?:[.:)*\]`\"',]|\s[-–—]\s|\s\((?i:{said})\))")
+    begins = re.compile(rf"[*\[(`\"']{{0,4}}([{letters}])(?:[.:)*\]`\"',]|\s[-–—]\s|\sit\sis\b|\s\((?i:{said})\))")
     is_whole = rf"(?:(?=[\s*_`\"'”)\]}}<|.!]*(?:$|[\n;,<(]))|(?<=[{letters}])(?![\w'’]))"
     named = re.compile(
         rf"{_NOUN}(?:{AFTER_NOUN}{BEFORE_VALUE}|[*_\"'`]{{0,3}}\s{{0,2}}(?={_OPENING}[{letters}]){_OPENING}"

@@ -93,8 +93,8 @@ def points(total: int = 7) -> Parser:
 
 _WORD = re.compile(rf"\b(?:{'|'.join(_NUMBER_WORDS)})(?=[\s*_.!)\]\"]*(?:\Z|\n|/|\bout\sof\b))", re.IGNORECASE)
 _ONLY = re.compile(
-    r"[\s*_`$\[(\"#]{0,6}(?:(?:my|the|overall|final|total|grade|mark|result|verdict|answer)\b[\s*_:=-]{1,5}){0,4}"
-    rf"[$\[(\"*_]{{0,6}}{_NUMBER}(?:{_OF}{_NUMBER})?(?:\spoints?)?[\s*_`$\])\".]{{0,6}}\Z",
+    r"[\s*_`$\[(\"#]{0,6}(?:\\boxed\{)?(?:(?:my|the|overall|final|total|grade|mark|result|verdict|answer)\b[\s*_:=-]{1,5}){0,4}"
+    rf"[$\[(\"*_]{{0,6}}{_NUMBER}(?:{_OF}{_NUMBER})?(?:\spoints?)?[\s*_`$\])}}\".]{{0,6}}\Z",
     re.IGNORECASE,
 )
 _GIVEN = re.compile(
@@ -122,7 +122,7 @@ def number_over(maximum: float = 10.0, word: str = "score", *, conform: bool = F
         return functools.partial(_nemo_number_over, maximum, word)
     noun, form = f"(?:{noun_of(word)}|(?i:rating))", form_of(noun_of(word))
     alone = re.compile(
-        rf"{noun}s?(?:\sout\sof\s\d{{1,4}})?(?:{AFTER_NOUN}{BEFORE_VALUE}|\s(?:of|as)\s[*_`]{{0,3}}){_NUMBER}(?!\s?(?:/|out\sof))",
+        rf"{ADJECTIVES}{noun}s?(?:\sout\sof\s\d{{1,4}})?(?:{AFTER_NOUN}{BEFORE_VALUE}|\s(?:of|as)\s[*_`]{{0,3}}){_NUMBER}(?!\s?(?:/|out\sof))",
         re.IGNORECASE,
     )
     heading = re.compile(

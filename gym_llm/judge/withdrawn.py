@@ -72,7 +72,7 @@ _REST_OF_LINE = re.compile(r"[^\w\n]*$", re.MULTILINE)
 _LEADS_TO_IT = re.compile(
     r"(?:^|[.!?…:;,=>)\]}–—→。！？：，；、-]"
     rf"|\b(?:is|was|are|be|so|therefore|thus|hence|but|or|rather|and|as|then|than|now|finally|the|my|a|an|both|{_NAMED}|response"
-    r"|final|overall|total|quite|fully|entirely|clearly|indeed|also|still|actually|mostly|answer|json|say|choose|select|output"
+    r"|reflection|final|overall|total|quite|fully|entirely|clearly|indeed|also|still|actually|mostly|answer|json|say|choose|select|output"
     r"|return|give|award|assign|it|them|considered|called|judged|deemed|graded|marked|rated|scored)\b)"
     r"[\s*_`\"'“‘«(\[{$#|<>\\]*\Z",
     re.IGNORECASE | re.MULTILINE,

@@ -118,6 +118,7 @@ TO_F = "<|channel|>commentary to=functions.f <|constrain|>json"
         HM + "<|end|><|end|><|start|>assistant<|start|>assistant<|channel|>final<|message|>",
         "<|channel|>analysis<|channel|>analysis<|message|>hm<|end|><|start|>assistant<|channel|>final<|message|>",
         HM + "<|channel|>analysis<|channel|>final<|message|>",
+        HM + "<|end|><|start|>assistant:<|channel|>final<|message|>",
     ],
 )
 def test_a_missing_special_token_is_made_up_for(env: HarmonyParser, encoding: Any, text: str, answer: str) -> None:

@@ -39,7 +39,7 @@ _ENDS = re.compile(r"\s*(?:<\|(?:end|call|return)\|>\s*)+")
 _LONGEST_BEGIN = 200
 """Token ids of such a header, at most."""
 _NO_CHANNEL = re.compile(rf"(?:assistant)?\s?(?=(?:{_KNOWN})(?:[\s<]|\Z))")
-_NO_START = re.compile(r"(?:assistant)?\s?(?=<\|channel\|>|to=|\Z)")
+_NO_START = re.compile(r"(?:assistant)?[\s:]{0,2}(?=<\|channel\|>|to=|\Z)")
 _NO_MARK = re.compile(
     rf"\s{{0,9}}(?:<\|start\|>)?(?:assistant)?<\|channel\|>({_KNOWN})(?:\s{{1,2}}to=([\w.-]{{1,99}}))?"
     r"(?:\s?(?:<\|constrain\|>)?\s?(?:json|code)(?![a-z]))?\s?"
