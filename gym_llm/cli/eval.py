@@ -53,8 +53,9 @@ engine. --engine NAME=SPEC, or the name of a section, takes precedence:
   base:    {engine: "http://localhost:8000/v1", kwargs: {model: Qwen/Qwen3-4B}}
   small:   {engine: "vllm:Qwen/Qwen3-0.6B", kwargs: {max_model_len: 8192}}
 
-The output folder has records/ENGINE.jsonl, results.json, report.md, report.html (one file that loads nothing else) and
-plots/. Prices are dollars per million tokens by model: `Qwen/Qwen3-4B: {input: 0.1, output: 0.4}`.
+The output folder has records/ENGINE.jsonl, results.json, report.md, report.html (one file that loads nothing else),
+episodes.html (examples, which the report links) and plots/. Prices are dollars per million tokens by model:
+`Qwen/Qwen3-4B: {input: 0.1, output: 0.4}`.
 
 exit codes: 0 done, 1 too many episodes masked (or all of them), 2 wrong arguments, data or engine, 3 a budget of the
 run is spent (--resume goes on); 75 after SIGTERM: start the command again with --resume; 130 and 129 after Ctrl-C and

@@ -11,6 +11,7 @@ from typing import Any
 from gym_llm.concurrency import wait
 from gym_llm.data.files.atomic import new_path
 from gym_llm.errors import DataError, InfrastructureError, UsageError
+from gym_llm.evaluation.examples import Examples
 from gym_llm.evaluation.results import EvaluationResult, collect_results, write_results
 from gym_llm.evaluation.suite import EngineNames, env_parts, file_names, suite_parts
 from gym_llm.records.record_files import read_records
@@ -28,7 +29,8 @@ RECORDS = "records"
 class Evaluation(AbstractContextManager["Evaluation"]):
     """Parts that are played by several engines, each engine's records in a file of its own: a `Run` each.
 
-    The folder gets `records/ENGINE.jsonl`, and by `report` `results.json`, `report.md`, `report.html` and `plots/`.
+    The folder gets `records/ENGINE.jsonl`, and by `report` `results.json`, `report.md`, `report.html`,
+    `episodes.html` (examples, which the report links) and `plots/`.
     An evaluation that was interrupted, killed even, is completed by another one of the same arguments with
     `resume=True`: it plays what is missing. Engines may be added so, and more repeats, and tasks where `limit` left
     some out; what differs otherwise is refused.
@@ -76,12 +78,12 @@ class Evaluation(AbstractContextManager["Evaluation"]):
         if settings is None:
             options.setdefault("prices", self.prices)
         self.pass_threshold = pass_threshold
-        self.folder = Path(output if output is not None else _new_folder(parts))
         files = file_names(parts)
+        self.folder = Path(output if output is not None else _new_folder(parts))
         _check_folder(self.folder, set(files.values()), resume)
         self.runs: dict[str, Run] = {}
         with ExitStack() as stack:
-            stack.callback(self._remove_if_empty)
+            stack.callback(_remove_empty, self.folder / RECORDS, self.folder, *[self.folder.parent] * (output is None))
             for name, engines_parts in parts.items():
                 run = Run(
                     engines_parts,
@@ -152,14 +154,17 @@ class Evaluation(AbstractContextManager["Evaluation"]):
             UsageError: If no record has a field that is to be grouped by; all else is written.
             DataError: If something cannot be read or written.
         """
+        examples = Examples(self.pass_threshold)
         result = collect_results(
             self.folder,
             self.runs,
             by=self.by,
             prices=self.prices,
             pass_threshold=self.pass_threshold,
+            examples=examples,
             on_bytes=on_bytes,
         )
+        examples.write(self.folder)
         write_results(result)
         if unknown := result.data["suite"]["unknown_by"]:
             raise UsageError(
@@ -181,11 +186,6 @@ class Evaluation(AbstractContextManager["Evaluation"]):
         record = next(record for _, record in read_records(run.path))
         fields = sorted({*record, *record.get("task_fields", {}), *(record.get("info") or {})})
         return did_you_mean(field, fields) or f" There are {', '.join(fields)}."
-
-    def _remove_if_empty(self) -> None:
-        for folder in (self.folder / RECORDS, self.folder):
-            with suppress(OSError):
-                folder.rmdir()
 
 
 def evaluate(
@@ -273,6 +273,12 @@ def _new_folder(parts: Mapping[str, Sequence[Part]]) -> str:
     names = dict.fromkeys(part.dataset.partition("/")[0] for each in parts.values() for part in each)
     name = "-".join(names).replace(os.sep, "-")[:80]
     return new_path(f"evaluations/{name}")
+
+
+def _remove_empty(*folders: Path) -> None:
+    for folder in folders:
+        with suppress(OSError):
+            folder.rmdir()
 
 
 def _check_folder(folder: Path, files: set[str], resume: bool) -> None:

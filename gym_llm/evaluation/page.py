@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from base64 import b64encode
+from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from hashlib import sha256
 from html import escape
 from typing import Any
-from urllib.parse import quote
+from urllib.parse import quote, urlencode
 
+from gym_llm.evaluation.examples import PAGE
 from gym_llm.evaluation.plots import Plot
 from gym_llm.evaluation.tables import NOTE, OVERVIEW, Table, headline, notices, plain, tables
 from gym_llm.utils.json_codec import dumps
@@ -82,11 +84,24 @@ def page(data: Mapping[str, Any], plots: Sequence[Plot] = ()) -> str:
         *(_plot(plot) for plot in plots if plot.name in _FIRST),
         *map(_table, every[leading:]),
         *(_plot(plot) for plot in plots if plot.name not in _FIRST),
-        f"<h2>Episodes</h2>\n<p>{records}; <code>gym-llm view records</code> shows them in a browser. "
+        "<h2>Episodes</h2>",
+        *_examples(data.get("examples", [])),
+        f"<p>{records}; <code>gym-llm view records</code> shows them in a browser. "
         "All figures are in <code>results.json</code>.</p>",
         f"<details>\n<summary>How it was made</summary>\n<pre>{_text(settings.decode(), whole=True)}</pre>\n</details>",
     ]
     return _document(title, body)
+
+
+def _examples(places: Sequence[Mapping[str, Any]]) -> list[str]:
+    """Return a paragraph for each dataset, engine and kind, with a link to each episode as `TASK-REPEAT`."""
+    links: defaultdict[str, list[str]] = defaultdict(list)
+    for place in places:
+        route = {"run": place["run"], "task": place["task"], "repeat": place["repeat"], "of": place["dataset"]}
+        number = f"{place['task']}-{place['repeat']}"
+        title = f"{place['kind']}: {place['dataset']}, {place['engine']}"
+        links[title].append(f'<a href="./{PAGE}#{escape(urlencode(route))}">{number}</a>')
+    return [f"<p>{_text(title)}: {' '.join(each)}</p>" for title, each in sorted(links.items())]
 
 
 def tables_page(title: str, state: str, tables: Sequence[Table], *, is_good: bool) -> str:

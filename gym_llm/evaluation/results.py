@@ -12,6 +12,7 @@ from typing import Any
 
 from gym_llm.data.files.atomic import write_atomically
 from gym_llm.errors import DataError, UsageError
+from gym_llm.evaluation.examples import Examples
 from gym_llm.evaluation.headlines import (
     benchmark_result,
     equal_rewards,
@@ -75,8 +76,12 @@ class EvaluationResult:
             for engine, model in models.items()
             if engine.startswith(("http://", "https://")) and [*models.values(), *models].count(model) == 1
         }
-        results = [{**result, "engine": names.get(result["engine"], result["engine"])} for result in self.results]
-        return {**self.data, "results": results}
+
+        def renamed(name: str) -> list[dict[str, Any]]:
+            entries = self.data.get(name, [])
+            return [{**entry, "engine": names.get(entry["engine"], entry["engine"])} for entry in entries]
+
+        return {**self.data, "results": renamed("results"), "examples": renamed("examples")}
 
     def metrics(self, dataset: str | None = None, engine: str | None = None) -> dict[str, Any]:
         """The figures of one dataset and engine; either may be left out where there is only one.
@@ -106,13 +111,14 @@ def collect_results(
     by: Sequence[str],
     prices: Mapping[str, Mapping[str, float]],
     pass_threshold: float,
+    examples: Examples,
     on_bytes: Callable[[int], None] | None = None,
 ) -> EvaluationResult:
     """Compute the figures of each run's datasets from its file; for the arguments see `Evaluation`."""
     datasets = dict.fromkeys(dataset for run in runs.values() for dataset in run.parts)
     origins = {name: part.origin for run in runs.values() for name, part in run.parts.items()}
     fields = [field for origin in origins.values() if (field := headline_field(origin)) is not None]
-    scores = _read_scores(runs, datasets, [*dict.fromkeys([*by, *fields])], on_bytes)
+    scores = _read_scores(runs, datasets, [*dict.fromkeys([*by, *fields])], examples, on_bytes)
     every = [score for each in scores.values() for score in each]
     unknown = [name for name in by if every and all(score.groups[name] == NO_GROUP for score in every)]
     edges = {
@@ -159,13 +165,18 @@ def collect_results(
             "engines": {engine: run.as_dict()["settings"] for engine, run in runs.items()},
         },
         "results": results,
+        "examples": examples.places,
         "files": [f"{run.path.parent.name}/{run.path.name}" for run in runs.values() if run.summary.episodes],
     }
     return EvaluationResult(folder, redact_values(loads(dumps(data))))
 
 
 def _read_scores(
-    runs: Mapping[str, Run], datasets: Iterable[str], by: Sequence[str], on_bytes: Callable[[int], None] | None
+    runs: Mapping[str, Run],
+    datasets: Iterable[str],
+    by: Sequence[str],
+    examples: Examples,
+    on_bytes: Callable[[int], None] | None,
 ) -> dict[tuple[str, str], list[EpisodeScore]]:
     """The scores of each engine's episodes of each dataset, in the order of the datasets."""
     scores: dict[tuple[str, str], list[EpisodeScore]] = {}
@@ -173,7 +184,9 @@ def _read_scores(
         scores |= {(engine, dataset): [] for engine, run in runs.items() if dataset in run.parts}
     for engine, run in runs.items():
         for line, record in read_records(run.path) if run.summary.episodes else ():
-            scores[engine, record.get("dataset", "")].append(score_of(record, by))
+            score = score_of(record, by)
+            scores[engine, record.get("dataset", "")].append(score)
+            examples.see(engine, run.path.name, score, line)
             if on_bytes is not None:
                 on_bytes(len(line))
     return scores

@@ -19,17 +19,25 @@ class Peer:
         env_kwargs: What `gem.make` takes besides; a row of a `MathEnv` has `question` and `answer` here.
         wrappers: GEM's wrappers by name, between commas: tools by tags in the text (`python_tool`). Those that join a
             chat's messages (`concat`) repeat what the model has seen.
+        index: The row of a data set; None for one that the seed draws.
     """
 
     draws = "always"
     recording = False
 
     def __init__(
-        self, env: str = "game:GuessTheNumber-v0-easy", env_kwargs: dict[str, Any] | None = None, wrappers: str = ""
+        self,
+        env: str = "game:GuessTheNumber-v0-easy",
+        env_kwargs: dict[str, Any] | None = None,
+        wrappers: str = "",
+        index: int | None = None,
     ) -> None:
         import gem
 
         self._env = _math(**env_kwargs or {}) if env == "MathEnv" else gem.make(env, **env_kwargs or {})
+        self._index = index
+        if index is not None:
+            self._env.idx = index  # without a seed the next row is played
         if wrappers:
             from gem.wrappers.wrapper_factory import get_wrapper_fns
 
@@ -38,7 +46,7 @@ class Peer:
 
     def reset(self, seed: int | None) -> dict[str, Any]:
         """Begin."""
-        return self._turn(*self._env.reset(seed=seed))
+        return self._turn(*self._env.reset(seed=seed if self._index is None else None))
 
     def step(self, action: dict[str, Any]) -> dict[str, Any]:
         """Act. GEM says `truncated` too where an episode ended by itself: here that is `terminated` only."""
@@ -60,8 +68,11 @@ def _math(question: Any, answer: Any) -> Any:
 
 
 def samples(arguments: dict[str, Any]) -> list[dict[str, Any]] | None:
-    """Return one for a `MathEnv`, whose row is in the arguments; else GEM draws by the seed, perhaps one row twice."""
-    return [{}] if arguments["env"] == "MathEnv" else None
+    """Return the index of each row of a data set; None for games and tasks that are made for the seed."""
+    if arguments["env"] == "MathEnv" or arguments["index"] is not None:
+        return [{}]
+    rows: Any = getattr(Peer(arguments["env"], arguments["env_kwargs"])._env, "dataset", None)
+    return [{"index": index} for index in range(len(rows))] if hasattr(rows, "shuffle") else None
 
 
 def recorded(episode: dict[str, Any]) -> tuple[dict[str, Any], int | None]:

@@ -50,6 +50,7 @@ async def export_page(
     page: str | os.PathLike[str],
     *,
     max_episodes: int = 1000,
+    note: str = "",
     tell: Callable[[RunIndex], object] = lambda run: None,
 ) -> str:
     """Write runs as one HTML file.
@@ -58,6 +59,7 @@ async def export_page(
         paths: The rollout files.
         page: The file to write; replaced if it is there.
         max_episodes: The most episodes of all runs together: of each run its share, the first ones.
+        note: What the page says of the episodes that it has.
         tell: Called ten times a second while a run is read, which takes a while if it is large.
 
     Returns:
@@ -79,6 +81,7 @@ async def export_page(
                     tell(run)
                 await updating
         data = _data(runs, max_episodes)
+        data["note"] = f"{note} {data['note']}".strip()
     finally:
         for run in runs:
             run.close()

@@ -111,7 +111,13 @@ def test_every_engine_plays_every_environment_into_one_folder(server, capsys, dr
     assert table[0][:4] == ["chat", "base", "6", "1.000"]
     assert table[0][-3:] == ["0.0%", "0.0%", "0.0%"]  # truncated, masked, tool errors
     assert [cells[2] for cells in table[4:]] == ["0", "1", "0", "1"]  # a table of the levels
-    assert Path("out/report.html").read_text().startswith("<!doctype html>")
+    page = Path("out/report.html").read_text()
+    assert page.startswith("<!doctype html>") and Path("out/episodes.html").exists()
+    examples = [episode for episode in told["examples"] if episode["engine"] == "random"]
+    assert {episode["kind"] for episode in examples} <= {"failed", "solved"} and len(examples) == 10
+    for episode in examples:
+        link = f"run=random&amp;task={episode['task']}&amp;repeat={episode['repeat']}&amp;of={episode['dataset']}"
+        assert f'href="./episodes.html#{link}"' in page
     assert "| chat | base | 6 | 1.000" in Path("out/report.md").read_text()
     names = ("mean_reward", "pass_at_k", "rewards", "group_1")
     plots = {f"{name}.{suffix}" for name in names for suffix in ("png", "svg")}
@@ -343,7 +349,7 @@ def test_the_key_of_one_environments_judge_is_not_in_the_command_to_go_on(server
     assert evaluate(*argv, "--engine", "constant:Oslo", *limits, "--output", "out") == 1
     hint = capsys.readouterr().err.partition("Resume with (put the secrets in for ***): ")[2]
     assert 'gym_llm/SimpleQA-v0={"judge": ' in hint and '"api_key": "***"' in hint
-    assert not any("0123456789" in path.read_text() for path in Path("out").rglob("*.*") if path.is_file())
+    assert not any("sk-0123456789" in path.read_text() for path in Path("out").rglob("*.*") if path.is_file())
 
 
 def test_too_many_masked_episodes_end_it_with_a_report_and_how_to_go_on(server, capsys):
