@@ -157,7 +157,7 @@ def test_the_files_of_a_mechanism_are_joined() -> None:
 
 def test_a_recipe_without_public_rows_says_what_to_download() -> None:
     recipe = find_benchmark("lmarena_v3")
-    with pytest.raises(DataError, match=r"Download lmarena_v3_validation\.jsonl .* gym-llm data convert lmarena_v3"):
+    with pytest.raises(DataError, match=r"Download lmarena_v3_validation\.jsonl: .* gym-llm data convert lmarena_v3"):
         prepare(recipe)
 
 
