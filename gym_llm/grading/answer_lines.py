@@ -29,6 +29,7 @@ _OPTION = re.compile(
     r"[\s*>-]*\(?([A-Za-z])(?:[).:\]][*\s]*+(?!(?:is|was|has|does|can|cannot|would)\b)|\s*$)", re.IGNORECASE
 )
 _LONGEST_OPTION = 1_000
+_BULLET = re.compile(r"[-*•]\s+(?=[^\s\d])")
 _BLANK = re.compile(r"(?:[\s*_`$]|\\[\[(])*+(?:\.{2,}|…)?")
 _LONGEST_TEXT = 100_000
 _MOST_MARKS = 256
@@ -89,6 +90,8 @@ def _statement(text: str, mark: re.Match[str], before: str, stop: int) -> Statem
         return None
     end = text.find("\n", mark.end(), stop)
     answer = text[mark.end() : stop if end < 0 else end].strip()
+    if "\n" in mark[0]:
+        answer = _BULLET.sub("", answer)
     if sign == ">":
         answer = answer.partition("</answer>")[0].rstrip()
     if end >= 0 and (option := _OPTION.match(answer)) is not None:

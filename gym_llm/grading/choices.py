@@ -26,6 +26,7 @@ _OTHER_LETTERS = dict(zip("أبجدঅবডঢ", "ABCDABCD", strict=True))
 _OTHER_LETTER = re.compile(rf"(?<!\w)[{''.join(_OTHER_LETTERS)}](?!\w)")
 _TAG = re.compile(r"</\w{1,20}>|<[biu]>(?=[^<>]{1,80}</)")
 _EMOJI = re.compile("[\u2600-\u27bf\ufe0f\u20e3\U0001f000-\U0001faff]")
+_GUILLEMETS = str.maketrans("«»", '""')
 _AROUND = " \t.,;:!*_\"'“”`"
 
 # Words before a letter that say only that it is the answer.
@@ -71,6 +72,7 @@ _NEGATION = re.compile(
     re.I,
 )
 _BRACKETED = re.compile(r"(?<![\w(])\(?([A-Z])\)")
+_RULED_OUT = re.compile(r"\bnot\s\([A-Z]\)")
 _LABEL = re.compile(r"[\W_]*([a-z])[).:\]]")
 _NUMBER = re.compile(r"\d+(?:[.,]\d+)*")
 _DECIMAL = re.compile(r"\.\d")
@@ -217,7 +219,7 @@ def _is_choice(letter: str, is_closed: bool, tail: str, options: Options, in_box
     agreement = options.agrees(letter.upper(), rest.removeprefix("(").removesuffix(")"))
     if agreement is not None:
         return agreement
-    if not options.texts and any(label != letter.upper() for label in _BRACKETED.findall(tail)):
+    if not options.texts and any(label != letter.upper() for label in _BRACKETED.findall(_RULED_OUT.sub("", tail))):
         return False  # all options in turn
     if is_closed:
         return True
@@ -357,7 +359,7 @@ def line_choice(text: str, options: Options, *, brief: bool = False) -> str | No
 def _normal(text: str) -> str:
     text = text.strip()[:_LONGEST]
     if not text.isascii():
-        text = _EMOJI.sub(" ", unicodedata.normalize("NFKC", text)[:_LONGEST])
+        text = _EMOJI.sub(" ", unicodedata.normalize("NFKC", text)[:_LONGEST]).translate(_GUILLEMETS)
         text = _OTHER_LETTER.sub(lambda match: _OTHER_LETTERS[match[0]], text)
     return without_markup(_TAG.sub(" ", text) if "<" in text else text)
 

@@ -17,6 +17,8 @@ from gym_llm.grading.markup import without_markup
         ("Answer: <answer>5</answer>", "5", None),
         ("<answer></answer>", None, None),
         ("Answer： 5", "5", None),
+        ("Answer:\n- Oslo", "Oslo", None),
+        ("Answer:\n- 5", "- 5", None),
         ("**Answer:** 5", "5", None),
         ("**Answer: 5**", "5", None),
         ("**Answer**: 5", "5", None),

@@ -19,7 +19,7 @@ COLOURS = Options.read([{"A": "red"}, {"B": "green"}, {"C": "blue"}, {"D": "yell
 NUMBERS = Options.read([{"A": "1"}, {"B": "2"}, {"C": "12"}, {"D": "0.5"}, {"E": "5"}])
 PLAIN = (
     r"""
-B; (B); [B]; {B}; <B>; B.; B); (B).; B!; "B"; “B”; B ; **B**; __B__; `B`; ***(B)***; *B*.; $B$; $$B$$; \(B\); \[B\]
+B; (B); [B]; {B}; <B>; B.; B); (B).; B!; "B"; “B”; «B»; B ; **B**; __B__; `B`; ***(B)***; *B*.; $B$; $$B$$; \(B\); \[B\]
 \textbf{B}; \mathrm{B}; \mathbf{B}; \text{B}; \boxed{B}; \textsf{B}; \mbox{B};  \textbf{(B)}; \textbf{B}.; \emph{B}
 \mathbf B; \text B; \bf B; \color{red} B; \large\textbf{B}; \{B\}; {\rm B}; 'B'
 """.strip()
