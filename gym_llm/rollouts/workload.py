@@ -25,6 +25,7 @@ from gym_llm.rollouts.recorded_task import MADE_BY_HOOKS, changed_fields
 from gym_llm.rollouts.settings import RolloutSettings
 from gym_llm.stats.run_summary import PASS_THRESHOLD, Summary
 from gym_llm.types import Rollout, Row
+from gym_llm.utils.extras import install_of
 from gym_llm.utils.json_codec import dumps
 from gym_llm.utils.secrets import mask, register_secrets
 from gym_llm.wrappers import parser_wrappers
@@ -139,6 +140,8 @@ class Workload:
         except gym.error.UnregisteredEnv:
             raise not_found(self.env_id) from None
         except ModuleNotFoundError as error:
+            if command := install_of(error.name or ""):
+                raise UsageError(f"{self.env_id} needs the package {error.name}: {command}.") from None
             raise UsageError(f"{self.env_id} cannot be imported: {error}") from None
         except (gym.error.Error, TypeError, ValueError) as error:
             raise UsageError(f"{self.dataset}: {error}" if self.dataset else str(error)) from None
