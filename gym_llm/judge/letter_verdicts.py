@@ -9,7 +9,7 @@ from itertools import islice
 
 from gym_llm.judge.json_verdicts import MOST_READ
 from gym_llm.judge.last_word import ADJECTIVES, AFTER_NOUN, BEFORE_VALUE, VERDICTS, is_last_word, plain
-from gym_llm.judge.verdicts import MOST_WORDS, Parser, is_disputed, label_forms, last_label, last_match
+from gym_llm.judge.verdicts import MOST_WORDS, Parser, around, is_disputed, label_forms, last_label, last_match
 from gym_llm.judge.withdrawn import is_denied, is_meant
 
 _NOUN = (
@@ -88,7 +88,7 @@ def letter(letters: str, words: Mapping[str, str] | None = None) -> Parser:
             return
         if match := last_match(named_word, text):
             yield *match.span(), meanings[forms.label_in(match)]
-        if (match := last_match(forms.label, text)) and is_meant(text, *match.span()):
+        if (match := last_match(forms.label, text)) and is_meant(text, *around(text, *match.span())):
             yield *match.span(), meanings[forms.label_in(match)]
 
     def disputed(value: str, text: str, end: int) -> bool:
@@ -104,7 +104,7 @@ def letter(letters: str, words: Mapping[str, str] | None = None) -> Parser:
         if not value:
             word = last_label(text, names, ignore_case=True) if names else None
             return None if word is None else meanings[word]
-        if text[start:end].strip(_MARKUP).upper() != value and not is_meant(text, start, end):
+        if text[start:end].strip(_MARKUP).upper() != value and not is_meant(text, *around(text, start, end)):
             return None
         return value if is_last_word(text, end, partial(disputed, value), VERDICTS) else None
 

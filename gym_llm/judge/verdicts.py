@@ -38,6 +38,7 @@ _IN_BRACKETS = re.compile(r"\[\s?\[[^\n]{0,40}\S")
 _OTHER_QUESTIONS = ("COMPLIED", "REFUSED", "SAFE", "UNSAFE", "HAS_EXPLANATION", "NO_EXPLANATION")
 """Labels of verifiers that ask a judge two things: a dry run's judge gives them all."""
 _LONGEST_OTHER = 24
+_MEMBER = re.compile(r"\{\s*[\"'][^{}]{0,99}\Z")
 _MARKUP = " \t.*_`\"'()[]{}$\\"
 MOST_WORDS = 100  # words behind a label that are looked at
 
@@ -62,10 +63,16 @@ def last_label(text: str, labels: Sequence[str], *, ignore_case: bool = False) -
         only = forms.word.fullmatch(text[-MOST_WORDS:].rstrip().rpartition("\n")[2].strip(_MARKUP))
         return forms.label_in(only) if only else None
     label = forms.label_in(match)
-    if not is_meant(text, match.start(), match.end(), in_prose=match[0] != label and label.isalpha()):
+    if not is_meant(text, *around(text, *match.span()), in_prose=match[0] != label and label.isalpha()):
         return None
     disputed = functools.partial(is_disputed, forms, label)
     return label if is_last_word(text, match.end(), disputed, VERDICTS) else None
+
+
+def around(text: str, start: int, end: int) -> tuple[int, int]:
+    """Return the places of the JSON object around a verdict, which is what a judge means or denies, or its own."""
+    member = _MEMBER.search(text, max(0, start - MOST_WORDS), start)
+    return (member.start(), text.find("}", end) + 1 or end) if member else (start, end)
 
 
 class LabelForms(NamedTuple):

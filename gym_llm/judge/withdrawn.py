@@ -51,7 +51,7 @@ _FILLERS = (
 _DENIED = re.compile(
     r"(?:\bnot|n['’]t|\bcannot|\bnever|\bneither|\bnor|\bno\slonger|\brather\sthan|\binstead\sof|\bfar\sfrom"
     r"|\bhardly|\bbarely|\b(?:would|could|might|may)\sbe|\b(?:says|said|claims|claimed|states|stated|writes|wrote|reads"
-    rf"|contains|contained|asserts|demands|insists|(?:ends|begins|ended|began)\swith)):?{_FILLERS}[\s*_`\"'“‘(\[:]*\Z",
+    rf"|contains|contained|asserts|demands|insists|(?:ends|begins|ended|began)\swith)):?{_FILLERS}[\s*_`\"'“‘({{\[:]*\Z",
     re.IGNORECASE,
 )
 _ASIDE = re.compile(r"(?<=not),[^,\n]{0,40},")
@@ -67,7 +67,7 @@ _VERDICT_IS = re.compile(
     rf"(?:\b(?:{_NAMED}|therefore|thus|hence|so)\b[^\w\n]{{0,6}}(?:is\b|:|=)?|^)[^\w\n]{{0,8}}\Z",
     re.IGNORECASE | re.MULTILINE,
 )
-_MARKER = re.compile(rf"\b{_NAMED}\b[\s*_]{{0,4}}[:=][^\w\n]*\Z", re.IGNORECASE)
+_MARKER = re.compile(rf"\b{_NAMED}\b[\s*_\"'`]{{0,4}}[:=][^\w\n]*\Z", re.IGNORECASE)
 _REST_OF_LINE = re.compile(r"[^\w\n]*$", re.MULTILINE)
 _LEADS_TO_IT = re.compile(
     r"(?:^|[.!?…:;,=>)\]}–—→。！？：，；、-]"
