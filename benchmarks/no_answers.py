@@ -4,7 +4,8 @@
     python benchmarks/no_answers.py gym_llm/MathVerify-v0 --tasks 20       one, with more tasks
 
 The answers are refusals, hedges, constants (0, 1, A, True, `10^{-40}`, ...) in every usual form, and all options.
-They are also the question, echoes of the prompt, option lists, and answers that are cut off. A judge always says no. A
+They are also the question, echoes of the prompt, option lists, and answers that are cut off. More texts have the right
+answer and do not give it: they deny it, ask for it, take it back, or break off in a thought. A judge always says no. A
 constant that is a task's right answer is not counted.
 
 docs/how-to/attack.md lists the kinds of answers that are paid for a good reason, and a test compares.
@@ -31,6 +32,7 @@ import gymnasium as gym
 
 from gym_llm.author.attack.attack_play import OutOfTime, Player, says
 from gym_llm.author.attack.gold import expected_fields, renderings
+from gym_llm.author.attack.right_answers import oracle_turns, taken_apart
 from gym_llm.author.attack.scripted_judge import ScriptedJudge, opposite
 from gym_llm.author.scaffold import find_verifier, missing_package
 from gym_llm.core.registry.env_files import dry_run_kwargs
@@ -106,6 +108,23 @@ CUT = [
     ),
     *("First, I will", "Step 1:", "def solution(", "<tool_call>", '<tool_call>{"name":', "[", "{", "(", "$\\frac"),
 ]
+UNMEANT = {
+    "denied": [
+        *("It is not {}.", "The answer is not {}.", "**Not** {}", "It is neither {} nor {}.", "The answer isn't {}."),
+        *(
+            "Never {}",
+            "Answer: not {}",
+            "<answer>not {}</answer>",
+            "I doubt that it is {}.",
+            "\\boxed{\\text{not } {}}",
+        ),
+    ],
+    "asked": ["Is it {}?", "Hmm, could the answer be {}?", "{} would be a guess."],
+    "withdrawn": ["{}\n\nNo wait, that is wrong.", "It is {}. Scratch that. I don't know."],
+    "thought": ["<think>{}", "<think>\n{}\n\nBut wait", "<think>\nAnswer: {}\n"],
+}
+"""Forms in which a text has the right answer and does not give it."""
+_LONGEST_UNMEANT = 40  # longer answers are only thought: nobody writes "It is not" before a program
 _OPTION = re.compile(r"^\s*\(?([A-Z])[).:]\s*(.{1,200})$", re.MULTILINE)
 
 
@@ -113,6 +132,22 @@ def answers(prompt: str) -> Iterator[tuple[str, str, str]]:
     """Yield (kind, text, the constant in it) for a task whose prompt is given."""
     yield from ((kind, text, text) for kind, text in _texts(prompt))
     yield from (("constant", form.format(value), value) for value in CONSTANTS for form in FORMS)
+
+
+def unmeant(env: VerifierEnv, task: PreparedTask) -> Iterator[tuple[str, str, str]]:
+    """Yield (kind, text, text) for the texts that have a task's right answer, if that is a text, and do not give it."""
+    turns = oracle_turns(env, task)
+    if not turns or len(turns) > 1 or not isinstance(turns[0], list) or turns[0][0].get("type") != "message":
+        return
+    whole = turns[0][0]["content"]
+    whole = whole if isinstance(whole, str) else whole[0]["text"]
+    answer = taken_apart(whole, task.row).text
+    for kind, forms in UNMEANT.items():
+        values = [answer, f"\\boxed{{{answer}}}", f"$\\boxed{{{answer}}}$"]
+        for value in (
+            [whole] if kind == "thought" else values if len(answer) <= _LONGEST_UNMEANT and "\n" not in answer else []
+        ):
+            yield from ((kind, text, text) for text in (form.replace("{}", value) for form in forms))
 
 
 def _texts(prompt: str) -> Iterator[tuple[str, str]]:
@@ -161,7 +196,8 @@ def play(env_id: str, tasks: int, seconds: float, every: int = 1) -> dict[str, A
         for index in indices:
             task = source[index]
             right = {plain(str(text)) for _, value in expected_fields(task.row) for _, text in renderings(value)}
-            for kind, text, value in itertools.islice(answers(prompt_of(task)), index % every, None, every):
+            texts = itertools.chain(unmeant(player.env, task), answers(prompt_of(task)))
+            for kind, text, value in itertools.islice(texts, index % every, None, every):
                 played += 1
                 result = player.play(index, task, says(text))
                 if result.reward is not None and result.reward > 0 and plain(value) not in right:

@@ -10,6 +10,7 @@ from pydantic import model_validator
 from gym_llm import BaseTask, Episode, Metric, Verdict
 from gym_llm.errors import DataError
 from gym_llm.judge import FAILS, JudgedEnv, json_field, last_label
+from gym_llm.tokens.parsers.thinking import without_cut_thought
 
 Protocol: TypeAlias = Literal["legacy_v1_0", "official_v1_1"]
 
@@ -71,7 +72,7 @@ class AALCR(JudgedEnv):
         protocol = task.aa_lcr_judge_protocol
         if self.config.judge_protocol not in (None, protocol):
             raise DataError(f"judge_protocol must be the row's, {protocol}, got {self.config.judge_protocol}.")
-        answer, reward = episode.text.strip(), 0.0
+        answer, reward = (episode.text if self.conform else without_cut_thought(episode.text)).strip(), 0.0
         details: dict[str, Any] = {"invalid_model_response": not answer}
         if answer:
             values = {"question": task.question, "official_answer": task.answer, "candidate_answer": answer}

@@ -10,6 +10,7 @@ from pydantic import field_validator
 from gym_llm import BaseTask, Episode, Verdict
 from gym_llm.core.compat import NemoCompatible
 from gym_llm.grading.grids import Grid, first_json_grid_as_nemo_gym, last_json_grid
+from gym_llm.grading.quotations import meant_words
 
 
 class ArcAGI(NemoCompatible):
@@ -47,6 +48,6 @@ class ArcAGI(NemoCompatible):
     def verify(self, task: Task, episode: Episode) -> Verdict | Awaitable[Verdict]:
         """Compare the model's grid with the expected one."""
         text = episode.messages_text
-        grid = first_json_grid_as_nemo_gym(text) if self.conform else last_json_grid(text)
+        grid = first_json_grid_as_nemo_gym(text) if self.conform else last_json_grid(meant_words(text, episode))
         details = {"predicted_output": grid, "extraction_successful": grid is not None}
         return Verdict(float(grid == task.expected_output), details)

@@ -67,7 +67,7 @@ class Arena(JudgedEnv):
                 raise DataError("baseline_answer must be by another model than the one that plays.")
             return Verdict(0.0, {"self_comparison": True})
         text = episode.text
-        answer = without_thinking(text) if self.conform else strip_thinking(text, unclosed=True)
+        answer = without_thinking(text) if self.conform else strip_thinking(text)
         details = (episode.last_response or {}).get("incomplete_details") or {}
         cut_off = isinstance(details, dict) and details.get("reason") == "max_output_tokens"
         if not answer or (by_length and cut_off):

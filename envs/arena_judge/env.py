@@ -48,7 +48,7 @@ class ArenaJudge(JudgedEnv):
     async def verify(self, task: Task, episode: Episode) -> Verdict:
         """Ask the judge in both orders."""
         first_only = self.config.reward == "first"
-        answer = strip_thinking(episode.last_message).encode("utf-8", "ignore").decode()
+        answer = strip_thinking(episode.last_message, unclosed=self.conform is None).encode("utf-8", "ignore").decode()
         shown = {"question": task.question, "answer_a": answer, "answer_b": task.baseline_answer}
         exchanged = {**shown, "answer_a": task.baseline_answer, "answer_b": answer}
         of_category = "creative_writing" if task.category.startswith("creative_writing") else "hard_prompt"

@@ -8,6 +8,7 @@ from pydantic import Field
 from gym_llm import BaseTask, Episode, VerifierEnv
 from gym_llm.grading.answers import last_boxed
 from gym_llm.grading.quantities import read_quantity
+from gym_llm.grading.quotations import meant_words
 from gym_llm.types import Row, Verdict
 
 QUESTIONS = (
@@ -69,7 +70,7 @@ class Arithmetic(VerifierEnv):
 
     def verify(self, task: Task, episode: Episode) -> Verdict:
         """Compare the last box with `expected_answer` as whole numbers, in any usual form but without a unit."""
-        boxed = last_boxed(episode.answer)
+        boxed = last_boxed(meant_words(episode.answer, episode))
         number = None if boxed is None else read_quantity(boxed)
         is_whole = number is not None and not number.unit and number.value.denominator == 1
         answer = str(number.value) if number is not None and is_whole else None

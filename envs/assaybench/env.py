@@ -15,7 +15,8 @@ from gym_llm import BaseTask, Episode, Metric, Verdict
 from gym_llm.core.compat import NemoCompatible
 from gym_llm.core.env_config import Count, LocalPath
 from gym_llm.envs.assaybench.genes import mapped, ranking_in, read_symbols
-from gym_llm.tokens.parsers.thinking import strip_thinking, without_spans
+from gym_llm.grading.quotations import meant_words
+from gym_llm.tokens.parsers.thinking import without_spans
 from gym_llm.types import Row, known
 
 
@@ -98,7 +99,7 @@ class AssayBench(NemoCompatible):
     def verify(self, task: Task, episode: Episode) -> Verdict:
         """Read the list, and compare its order with the best one."""
         text = episode.text
-        text = without_spans(text, "<think>", "</think>") if self.conform else strip_thinking(text)
+        text = without_spans(text, "<think>", "</think>") if self.conform else meant_words(text, episode)
         ranking = ranking_in(text, fewest=self.config.min_expected_genes, conform=self.conform is not None)
         names = dict.fromkeys(ranking.genes)
         scores = dict(zip(map(self._symbol, task.relevance_genes), task.relevance_scores, strict=True))

@@ -54,7 +54,7 @@ class BBQ(JudgedEnv):
     async def verify(self, task: bbq_task.Task, episode: Episode) -> Verdict:
         """Ask the judge for both judgements at once."""
         expected = task.expected_values
-        answer = strip_thinking(episode.last_message).strip()
+        answer = strip_thinking(episode.last_message, unclosed=self.conform is None).strip()
         if not answer:
             if (silent := self.config.empty_response_reward) is None:
                 raise EpisodeMasked("The answer has no text, and empty_response_reward is null.")

@@ -11,6 +11,7 @@ from gym_llm import BaseTask, Episode, Metric, Verdict
 from gym_llm.core.compat import NemoCompatible
 from gym_llm.envs.bunsenbench import nemo
 from gym_llm.envs.bunsenbench.grading import chosen_letter, plain_chemistry, unwrapped, why_no_choice
+from gym_llm.grading.quotations import meant_words
 
 _LABELS = ("bunsen_id", "source", "bct_field", "bct_subfield")
 _LETTERS = "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
@@ -95,7 +96,7 @@ class BunsenBench(NemoCompatible):
             gold = nemo.gold_letter(task.expected_answer, task.listed)
             letter = nemo.choice(text, task.listed, gold)
         else:
-            letter = chosen_letter(text, task.texts or {gold: ""}) if text else None
+            letter = chosen_letter(meant_words(text, episode), task.texts or {gold: ""}) if text else None
         if letter is None:
             mode = why_no_choice(text, refused=_refused(episode), cut_short=_cut_short(episode))
         else:

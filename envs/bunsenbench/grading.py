@@ -13,8 +13,9 @@ from collections.abc import Iterator, Mapping
 from functools import lru_cache
 
 from gym_llm.grading.answer_lines import answer_statements
-from gym_llm.grading.answers import last_boxed
+from gym_llm.grading.answers import last_box
 from gym_llm.grading.choices import Options, read_choice
+from gym_llm.grading.denials import is_denied, is_given
 
 _LONGEST_TEXT = 50_000
 _LONGEST = 2_000  # characters of a candidate: options are shorter
@@ -123,6 +124,8 @@ def _signed(text: str, lowered: str) -> Iterator[tuple[int, str, bool]]:
     """Yield where the text after each of the last signs begins, that text, and whether it is explicit."""
     lists = _option_lists(text)
     for sign in deque(_SIGN.finditer(lowered), _MOST):
+        if is_denied(text, sign.start()):
+            continue
         if tag := sign["tag"]:
             if tag.lower() == "choice" and _within(sign.start(), lists):
                 continue
@@ -130,9 +133,9 @@ def _signed(text: str, lowered: str) -> Iterator[tuple[int, str, bool]]:
             if end:
                 yield sign.end(), text[sign.end() : end.start()], True
         elif sign["box"]:
-            boxed = last_boxed(text[sign.start() : sign.start() + _LONGEST])
-            if boxed is not None:
-                yield sign.end(), boxed, False
+            box = last_box(text[sign.start() : sign.start() + _LONGEST])
+            if box is not None and is_given(text, sign.start(), sign.start() + box[1]):
+                yield sign.end(), text[sign.start() + box[0] : sign.start() + box[1]], False
         else:
             yield sign.end(), text[sign.end() : sign.end() + _LONGEST].partition("\n")[0], False
 

@@ -10,6 +10,7 @@ from gym_llm import BaseTask, Episode, Metric, Verdict
 from gym_llm.core.compat import NemoCompatible
 from gym_llm.grading.answers import last_boxed
 from gym_llm.grading.quantities import read_quantity
+from gym_llm.grading.quotations import meant_words
 from gym_llm.types import Row, known
 from gym_llm.utils.png import asking, draw_circles, shuffled_colors
 
@@ -64,7 +65,7 @@ class CircleCount(NemoCompatible):
 
     def verify(self, task: Task, episode: Episode) -> Verdict:
         """Compare the number in the box with the number of circles."""
-        predicted = self._count(episode.text)
+        predicted = self._count(episode.text if self.conform else meant_words(episode.text, episode))
         correct = predicted == task.count
         details = {**known(predicted_count=predicted), "expected_count": task.count, "correct": correct}
         return Verdict(float(correct), details)

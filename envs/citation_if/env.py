@@ -22,6 +22,7 @@ from gym_llm.envs.citation_if.grading import (
     write_citations,
 )
 from gym_llm.grading.text_metrics import in_worker
+from gym_llm.tokens.parsers.thinking import without_cut_thought
 
 _MOST_SHOWN = 100
 
@@ -92,6 +93,7 @@ class CitationIF(VerifierEnv):
     def verify(self, task: Task, episode: Episode) -> Verdict | Awaitable[Verdict]:
         """Find the citations and pass them through the gates."""
         rules, text = task.verifier, episode.messages_text
+        text = text if self.conform else without_cut_thought(text)
         calls = sum(1 for _ in episode.function_calls())
         if rules.grammar is None:
             return judge(rules, text, calls, Citations([], False, True))

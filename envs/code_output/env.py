@@ -15,8 +15,8 @@ from gym_llm.envs.code_output.programs import PROGRAMS, output_of, program
 from gym_llm.errors import DataError
 from gym_llm.grading.extraction import last_fence, last_tagged
 from gym_llm.grading.program_output import line_difference
+from gym_llm.grading.quotations import meant_words
 from gym_llm.sandbox import Limits, check_backend, sandbox_for
-from gym_llm.tokens.parsers.thinking import strip_thinking
 from gym_llm.types import Row
 
 _PROMPT = """What does this Python program print? Work it out, and end with the output, and only that, in a ``` block.
@@ -90,7 +90,7 @@ class CodeOutput(VerifierEnv):
 
     def verify(self, task: Task, episode: Episode) -> Verdict:
         """Compare the answer with the program's output."""
-        text = strip_thinking(episode.answer)
+        text = meant_words(episode.answer, episode)
         answer = last_fence(text)
         if answer is None:
             answer = last_tagged(text, "answer")

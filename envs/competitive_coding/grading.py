@@ -16,6 +16,7 @@ from gym_llm.sandbox.languages import Compiled, CompileError, Compiler, language
 from gym_llm.sandbox.run_limits import Limits
 from gym_llm.sandbox.run_tests import until_failure
 from gym_llm.sandbox.sandbox import RunResult
+from gym_llm.tokens.parsers.thinking import without_cut_thought
 
 CHECKER_LIMITS = Limits(cpu_seconds=30, wall_seconds=30, memory_bytes=2 << 30, disk_bytes=256 << 20)
 _ACCEPTED, _REJECTED, _POINTS = 0, (1, 2, 4, 8), 7  # testlib's exit codes; 3 is the checker's own failure
@@ -47,6 +48,7 @@ def find_program(text: str, name: str, *, whole: bool) -> tuple[str, str] | None
     """
     wanted = ("cpp", "python") if name == "auto" else (name,)
     names = {alias: one for one in wanted for alias in (one, *language(one).aliases)}
+    text = text if whole else without_cut_thought(text)
     closed = [fence for fence in fences(text) if fence.closed]
     named = [(names[fence.language], fence.body) for fence in closed if fence.language in names]
     if whole:

@@ -251,7 +251,7 @@ class ConversationalToolUse(Scoring):
             response = await player.respond({"input": messages, **params})  # type: ignore[typeddict-item]
         except (InfrastructureError, OSError) as error:
             raise JudgeError(f"The simulated {who} gave no answer: {error}") from error
-        text = strip_thinking(message_text(response["output"]), unclosed=True)
+        text = strip_thinking(message_text(response["output"]))
         if not text:
             raise JudgeError(f"The simulated {who} said nothing.")
         return text

@@ -61,7 +61,7 @@ class DeepSearchQA(JudgedEnv):
     async def verify(self, task: Task, episode: Episode) -> Verdict:
         """Ask the judge which of the expected answers the response has, and which others."""
         response = episode.messages_text
-        response = response if self.conform else strip_thinking(response, unclosed=True)
+        response = response if self.conform else strip_thinking(response)
         if not response and not self.conform:
             return _verdict(_NOTHING)
         values = {"problem": task.problem, "answer_type": task.answer_type, "answer": task.answer}

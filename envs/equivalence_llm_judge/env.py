@@ -11,6 +11,7 @@ from gym_llm import BaseTask, Episode, Verdict
 from gym_llm.core.env_config import Reward
 from gym_llm.grading.text_metrics import in_worker
 from gym_llm.judge import FAILS, JudgedEnv, labels
+from gym_llm.tokens.parsers.thinking import without_cut_thought
 from gym_llm.types import Row
 
 REGEX_DEADLINE = 2.0  # seconds of CPU time; only a pattern that backtracks without end needs more
@@ -86,6 +87,7 @@ class EquivalenceLLMJudge(JudgedEnv):
     async def verify(self, task: Task, episode: Episode) -> Verdict:
         """Ask the judge about the extracted answer; a yes is asked again swapped, a no with the whole text."""
         config, gold, text, details = self.config, task.gold, episode.last_message, {"expected_answer": task.gold}
+        text = text if self.conform else without_cut_thought(text)
         if not text or len(text) > (config.max_answer_chars or math.inf):
             return Verdict(
                 0.0, {**details, "failure_reason": "final_answer_too_long" if text else "empty_final_answer"}

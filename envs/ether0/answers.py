@@ -13,6 +13,7 @@ from typing import NamedTuple
 
 from gym_llm.grading.answers import last_boxed
 from gym_llm.grading.choices import ANY_LETTER, line_choice
+from gym_llm.grading.denials import is_given
 
 REMOTE = {
     "sol_eval": "a model of solubility",
@@ -107,7 +108,9 @@ def _last_tagged(text: str) -> str:
         end = text.find("</answer>", start + 1)  # the content has a character, if only the closing tag's first
         if end < 0:
             break
-        content, position = text[start:end].rstrip(), end + len("</answer>")
+        position = end + len("</answer>")
+        if is_given(text, text.rfind("<answer>", 0, start), position):
+            content = text[start:end].rstrip()
     return "" if "<answer>" in content else content
 
 

@@ -13,6 +13,7 @@ from gym_llm.envs.ether0.answers import BY_TEXT, MOLECULAR, Solution, answer_in,
 from gym_llm.envs.ether0.molecules import BAD_GROUND_TRUTH, Question, check_libraries, filters_in
 from gym_llm.errors import DataError, DeadlinePassed, WorkerDied
 from gym_llm.grading.choices import Options, read_choice
+from gym_llm.grading.quotations import meant_words
 from gym_llm.types import Row
 
 
@@ -81,7 +82,7 @@ class Ether0(VerifierEnv):
         """Find the answer, and run the row's reward function on it."""
         metadata = task.verifier_metadata
         solution = solution_from(metadata.solution)
-        answer = answer_in(episode.text)
+        answer = answer_in(meant_words(episode.text, episode))
         if answer is not None and metadata.choices:
             letter = read_choice(answer, Options(frozenset(metadata.choices), ()), brief=True)
             answer = answer if letter is None else metadata.choices[letter]

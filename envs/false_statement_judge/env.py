@@ -42,7 +42,7 @@ class FalseStatementJudge(JudgedEnv):
     async def verify(self, task: Task, episode: Episode) -> Verdict:
         """Ask the judge what the response does with the statement."""
         said = episode.messages_text
-        said = without_thinking(said) if self.conform else strip_thinking(said, unclosed=True)
+        said = without_thinking(said) if self.conform else strip_thinking(said)
         if not said and not self.conform:
             return _verdict(0, "")
         values = {"problem": task.question, "original_problem": task.original_problem, "predicted_answer": said}
@@ -57,7 +57,7 @@ def read_points(text: str) -> int | None:
     >>> read_points("<points>2</points><assessment>It says so.</assessment>"), read_points("<points>7</points>")
     (2, None)
     """
-    value = _read_points(strip_thinking(text, unclosed=True))
+    value = _read_points(strip_thinking(text))
     return int(value) if value in (0, 1, MOST_POINTS) else None
 
 

@@ -6,6 +6,7 @@ import re
 
 from gym_llm import BaseTask, Episode
 from gym_llm.core.compat import NemoCompatible
+from gym_llm.tokens.parsers.thinking import without_cut_thought
 from gym_llm.types import message_text
 
 
@@ -57,7 +58,7 @@ class FollowUp(NemoCompatible):
         expected = task.expected_answer.casefold()
         if self.conform:
             return float(expected in message_text(items).casefold())
-        return float(any(says(message_text([item]).casefold(), expected) for item in items))
+        return float(any(says(without_cut_thought(message_text([item])).casefold(), expected) for item in items))
 
 
 def says(text: str, words: str) -> bool:

@@ -11,6 +11,7 @@ from gym_llm import BaseTask, Episode, Metric, Verdict, VerifierEnv
 from gym_llm.core.env_config import Pattern, Seconds
 from gym_llm.envs.format_verification.grading import count_lines, is_quick, other_matches
 from gym_llm.grading.text_metrics import in_worker
+from gym_llm.tokens.parsers.thinking import without_cut_thought
 
 
 class Lines(BaseModel):
@@ -67,6 +68,7 @@ class FormatVerification(VerifierEnv):
     def verify(self, task: Task, episode: Episode) -> Verdict | Awaitable[Verdict]:
         """Look for the lines or the markers."""
         verifier, text = task.verifier, episode.text
+        text = text if self.conform else without_cut_thought(text)
         if isinstance(verifier, Lines):
             if is_quick(verifier.verify_regex, text, by_line=True):
                 return _lines_verdict(verifier, count_lines((verifier.verify_regex, text)))

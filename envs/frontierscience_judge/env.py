@@ -74,7 +74,7 @@ class FrontierScienceJudge(JudgedEnv):
         unparsable = {"verdict": None, "score": None} if self.conform else FAILS
         judgement = await self.ask(values, self._parse, prompt=prompt, unparsable=unparsable)
         verdict, score = judgement.value["verdict"], judgement.value["score"]
-        said = judgement.text.strip() if self.conform else strip_thinking(judgement.text, unclosed=True)
+        said = judgement.text.strip() if self.conform else strip_thinking(judgement.text)
         details |= {"verdict": verdict, "judge_output": said}
         details["invalid_judge_response"] = self.config.judge_mode == "research" and score is None
         if score is not None:

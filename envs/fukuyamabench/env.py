@@ -15,6 +15,7 @@ from gym_llm.envs.fukuyamabench.pathways import Question, pathway_in
 from gym_llm.errors import DataError, DeadlinePassed, WorkerDied
 from gym_llm.grading.extraction import with_valid_escapes
 from gym_llm.grading.molecules import check_rdkit
+from gym_llm.grading.quotations import meant_words
 from gym_llm.tokens.parsers.thinking import strip_thinking
 
 _MOST_READ = 200_000  # characters of an answer, from its end
@@ -100,7 +101,8 @@ class FukuyamaBench(NemoCompatible):
         """Read the steps, and look for each checkpoint's products in them."""
         metadata, text = task.verifier_metadata, episode.messages_text
         details: dict[str, Any] = {"case_id": metadata.case_id, "case_set": metadata.case_set}
-        steps = pathway_in(with_valid_escapes(strip_thinking(text)[-_MOST_READ:]))
+        said = strip_thinking(text, unclosed=False) if self.conform else meant_words(text, episode)
+        steps = pathway_in(with_valid_escapes(said[-_MOST_READ:]))
         if steps is None:
             return Verdict(0.0, {**details, "status": "no_pathway" if text else "empty_output"})
         checkpoints = metadata.products()

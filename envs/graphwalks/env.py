@@ -6,6 +6,7 @@ from functools import cached_property
 
 from gym_llm import BaseTask, Episode, Metric, Verdict, VerifierEnv
 from gym_llm.grading.answer_lists import ExpectedList, expected_list, final_answer_list
+from gym_llm.grading.quotations import meant_words
 from gym_llm.grading.text_metrics import set_f1
 
 
@@ -52,6 +53,6 @@ class GraphWalks(VerifierEnv):
 
     def verify(self, task: Task, episode: Episode) -> Verdict:
         """Compare the set in the last line with the expected one."""
-        predicted = final_answer_list(episode.text, lenient=self.config.lenient)
+        predicted = final_answer_list(meant_words(episode.text, episode), lenient=self.config.lenient)
         f1 = 0.0 if predicted is None else set_f1(predicted, task.nodes)
         return Verdict(f1, {"f1": f1, "parse_failed": predicted is None, "predicted_nodes": predicted or []})

@@ -11,6 +11,8 @@ from pydantic import field_validator
 
 from gym_llm import BaseTask, Episode, Metric, Verdict
 from gym_llm.core.compat import NemoCompatible
+from gym_llm.grading.denials import is_denied
+from gym_llm.grading.quotations import meant_words
 from gym_llm.types import Row
 from gym_llm.utils.png import asking, draw_circles, shuffled_colors
 
@@ -77,7 +79,8 @@ class GUICoordinate(NemoCompatible):
 
     def verify(self, task: Task, episode: Episode) -> Verdict:
         """Measure the distance of the point from the place."""
-        point = _read_point(episode.messages_text, conform=self.conform is not None)
+        text = episode.messages_text if self.conform else meant_words(episode.messages_text, episode)
+        point = _read_point(text, conform=self.conform is not None)
         if point is None:
             return Verdict(0.0, {"extracted_x": None, "extracted_y": None, "distance": None})
         distance = math.dist(point, task.expected_answer)
@@ -93,6 +96,6 @@ def _read_point(text: str, *, conform: bool) -> tuple[float, float] | None:
         if position < 0:
             break
         match = _POINT.match(text, position + len(_OPENING))
-        if match and (conform or max(int(match[1]), int(match[2])) <= 1000):
+        if match and (conform or (max(int(match[1]), int(match[2])) <= 1000 and not is_denied(text, position))):
             return int(match[1]) / 1000, int(match[2]) / 1000
     return None

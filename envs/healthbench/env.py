@@ -47,7 +47,7 @@ class HealthBench(JudgedEnv):
 
     async def verify(self, task: Task, episode: Episode) -> Verdict:
         """Ask the judge about each criterion, and add up the points."""
-        answer = strip_thinking(episode.last_message)
+        answer = strip_thinking(episode.last_message, unclosed=self.conform is None)
         shown = {"conversation": _conversation(episode.request["input"]), "answer": answer}
         asked = [{**shown, "criterion": each.criterion} for each in task.rubrics]
         judgements = await self.ask_each(asked, json_field("criteria_met", (True, False)))

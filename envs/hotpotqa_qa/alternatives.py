@@ -8,6 +8,8 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
+from gym_llm.grading.denials import is_said
+
 _ARTICLE = re.compile(r"^(?:the|a|an)\s+", re.IGNORECASE)
 _PARENTHESES = re.compile(r"\(([^()]*)\)")
 _QUOTES = str.maketrans("", "", '"“”')
@@ -113,7 +115,8 @@ class Alternative:
             if not (_JOINED_BEFORE.search(before) or _JOINED_AFTER.match(after)):
                 if self.text == "no" and _NO_ANSWER.match(after):
                     return False
-                return _REFUSED_BEFORE.search(before) is None and _HEDGED_AFTER.match(after) is None
+                is_meant = _REFUSED_BEFORE.search(before) is None and _HEDGED_AFTER.match(after) is None
+                return is_meant and is_said(answer, place, place + len(self.text))
             place = answer.find(self.text, place + 1)
         return False
 

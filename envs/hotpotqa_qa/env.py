@@ -11,6 +11,7 @@ from gym_llm import BaseTask, Episode, Metric, Verdict
 from gym_llm.core.compat import NemoCompatible
 from gym_llm.envs.hotpotqa_qa.alternatives import Alternative, alternatives, plain, reason_to_remove
 from gym_llm.envs.hotpotqa_qa.extraction import extract_answer
+from gym_llm.grading.quotations import meant_words
 from gym_llm.grading.text_metrics import normalize_answer, token_f1
 
 _LONGEST = 20_000  # characters of an answer that are read
@@ -88,7 +89,8 @@ class HotpotQA(NemoCompatible):
 
     def verify(self, task: Task, episode: Episode) -> Verdict:
         """Compare the answer in the model's messages with the expected one."""
-        answer = extract_answer(episode.text.strip(), nemo=self.conform == "nemo")
+        text = episode.text.strip() if self.conform else meant_words(episode.text, episode)
+        answer = extract_answer(text, nemo=self.conform == "nemo")
         normalized, said = normalize_answer(answer[:_LONGEST]), plain(answer[:_LONGEST])
         found = Alternative.found_strictly if self.conform else Alternative.is_given
         strict = float(any(found(alternative, said) for alternative in task.alternatives))

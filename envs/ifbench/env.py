@@ -8,6 +8,7 @@ from functools import partial
 from gym_llm import BaseTask, Episode, Metric, Verdict
 from gym_llm.core.compat import NemoCompatible
 from gym_llm.grading.constraints import Followed, GradingMode, Instructions, Job, follow_then, graded, ifbench
+from gym_llm.tokens.parsers.thinking import without_cut_thought
 
 
 class IFBench(NemoCompatible):
@@ -37,7 +38,7 @@ class IFBench(NemoCompatible):
     def verify(self, task: Task, episode: Episode) -> Verdict | Awaitable[Verdict]:
         """Check the answer for each constraint, strictly and loosely."""
         conform = self.conform is not None
-        text = episode.last_item_text if conform else episode.answer
+        text = episode.last_item_text if conform else without_cut_thought(episode.answer)
         job = Job(text, task.checks, loose=True, conform=conform)
         return follow_then(job, partial(_verdict, task))
 

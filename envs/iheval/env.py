@@ -138,7 +138,7 @@ class IHEval(VerifierEnv):
     def verify(self, task: Task, episode: Episode) -> Verdict | Awaitable[Verdict]:
         """Score the answer, without its thinking, by the rules of its task."""
         text = episode.text
-        if "</think" in text:
+        if "think>" in text:
             text = strip_thinking(text)
         if task.rules is not None:
             return follow_then(Job(text, task.rules.checks, loose=True), partial(_shares_verdict, task, text))

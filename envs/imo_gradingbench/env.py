@@ -7,7 +7,8 @@ from typing import Literal
 from pydantic import field_validator
 
 from gym_llm import BaseTask, Episode, Metric, Verdict, VerifierEnv
-from gym_llm.grading.quotations import is_doubted, own_words
+from gym_llm.grading.denials import is_doubted, is_given
+from gym_llm.grading.quotations import meant_words
 
 POINTS = {"correct": 7, "almost": 6, "partial": 1, "incorrect": 0}
 _MARKS = str.maketrans("", "", "*_`.,;:!?()[]{}")
@@ -45,10 +46,11 @@ class IMOGradingBench(VerifierEnv):
 
     def verify(self, task: Task, episode: Episode) -> Verdict:
         """Compare the last word with the right grade."""
-        text = own_words(episode.messages_text, episode)
+        text = meant_words(episode.messages_text, episode)
         words = text.rsplit(None, 1)
         grade = words[-1].translate(_MARKS).lower() if words and len(words[-1]) <= _LONGEST_WORD else ""
-        if grade not in POINTS or is_doubted(text.rstrip(), len(text.rstrip()) - len(words[-1])):
+        start = len(text.rstrip()) - len(words[-1]) if words else 0
+        if grade not in POINTS or is_doubted(text, start) or not is_given(text, start, start + len(grade)):
             return Verdict(0.0, {"extracted_grade": None, "binary_match": False, "score_diff": None})
         points, gold = POINTS[grade], POINTS[task.expected_answer]
         details = {

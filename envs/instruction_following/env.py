@@ -11,6 +11,7 @@ from pydantic import model_validator
 from gym_llm import BaseTask, Episode, Verdict
 from gym_llm.core.compat import NemoCompatible
 from gym_llm.grading.constraints import Followed, GradingMode, Instructions, Job, follow_then, graded, ifevalg
+from gym_llm.tokens.parsers.thinking import without_cut_thought
 
 _FIELDS = ("instruction_id_list", "kwargs", "prompt", "grading_mode")
 
@@ -55,7 +56,7 @@ class InstructionFollowing(NemoCompatible):
 
     def verify(self, task: Task, episode: Episode) -> Verdict | Awaitable[Verdict]:
         """Check the answer for each constraint."""
-        text = episode.last_item_text if self.conform else episode.answer
+        text = episode.last_item_text if self.conform else without_cut_thought(episode.answer)
         conform = self.conform is not None
         job = Job(text, task.verifier_metadata.checks, blank_fails=not conform, conform=conform)
         return follow_then(job, partial(_verdict, task))

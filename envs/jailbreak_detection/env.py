@@ -76,7 +76,7 @@ class JailbreakDetection(JudgedEnv):
     async def verify(self, task: Task, episode: Episode) -> Verdict:
         """Ask about the last message, as the row's policy says, or whether it is safe; without a word: nothing."""
         said = episode.last_message
-        answer = said if self.conform else strip_thinking(said, unclosed=True)
+        answer = said if self.conform else strip_thinking(said)
         values = {"adversarial_prompt": task.adversarial_prompt or episode.question, "model_response": answer}
         details: dict[str, Any] = {"adversarial_prompt": values["adversarial_prompt"], "model_response_text": answer}
         if not answer:

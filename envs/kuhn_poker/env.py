@@ -10,7 +10,7 @@ import numpy as np
 from pydantic import Field
 
 from gym_llm import BaseTask, Episode, MultiAgentEnv, Verdict
-from gym_llm.grading.quotations import own_words
+from gym_llm.grading.quotations import meant_words
 from gym_llm.judge.multi_agent_env import named_move
 from gym_llm.types import Row
 
@@ -142,7 +142,7 @@ class KuhnPoker(MultiAgentEnv[KuhnTask, Table]):
     def play(self, task: KuhnTask, state: Table, moves: dict[str, Episode[Table]]) -> None:
         """Add the mover's action."""
         ((_, episode),) = moves.items()
-        state.history.append(named_move(own_words(episode.answer, episode), [PASS, BET]))
+        state.history.append(named_move(meant_words(episode.answer, episode), [PASS, BET]))
 
     def verify_seats(self, task: KuhnTask, episodes: dict[str, Episode[Table]]) -> dict[str, float | Verdict]:
         """Pay the chips; a hand that was cut off pays nothing."""

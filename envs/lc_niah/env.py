@@ -8,6 +8,7 @@ from typing import Any, Literal
 from gym_llm import BaseTask, Episode, Metric, Verdict, VerifierEnv
 from gym_llm.envs.lc_niah.overlap import OverlapMetric, measure_overlap
 from gym_llm.grading.answer_lists import ExpectedList, expected_list, final_answer_list
+from gym_llm.grading.quotations import meant_words
 from gym_llm.grading.text_metrics import in_worker, set_f1
 from gym_llm.types import Item
 
@@ -65,7 +66,7 @@ class LCNIAH(VerifierEnv):
 
     async def verify(self, task: Task, episode: Episode) -> Verdict:
         """Score the list in the last line, and measure how much the reasoning has of the input."""
-        predicted = final_answer_list(episode.text, quotes=True)
+        predicted = final_answer_list(meant_words(episode.text, episode), quotes=True)
         score = 0.0 if predicted is None else set_f1(predicted, task.needles)
         texts = reasoning_text(episode.items), input_text(episode.request["input"])
         measured = await _measure(self.config.overlap_metric_rule, *texts)

@@ -171,7 +171,7 @@ class LitmusAgent(PythonTool, NemoCompatible):
         text = episode.messages_text if self.conform else meant_words(episode.messages_text, episode)
         if task.output_regex is not None:
             return self._verify_with_regex(task, task.output_regex, text, episode)
-        return self._verdict(task, last_in_format(text, task.format), episode)
+        return self._verdict(task, last_in_format(text, task.format, meant=not self.conform), episode)
 
     async def _verify_with_regex(self, task: Task, pattern: str, text: str, episode: Episode) -> Verdict:
         function = f"{last_capture.__module__}:{last_capture.__name__}"

@@ -6,6 +6,8 @@ import re
 from collections import deque
 from collections.abc import Iterator
 
+from gym_llm.grading.denials import is_given
+
 _FORMATS: dict[str, tuple[str, str | None]] = {
     "fmt_00": (r"\(\(", "))"),
     "fmt_01": (r"\(Answer:", ")"),
@@ -59,17 +61,19 @@ def in_format(answer: str, name: str) -> str:
     return re.sub(r"\\(.)", r"\1", opening.replace(r"\s*", " ")) + answer + (closing or "")
 
 
-def last_in_format(text: str, name: str) -> str | None:
-    r"""Return the last answer in a form, stripped, or None.
+def last_in_format(text: str, name: str, *, meant: bool = False) -> str | None:
+    r"""Return the last answer in a form, stripped, or None; with `meant` the last one that the text gives.
 
     >>> last_in_format("First ((1)), no: (( 2 )).", "fmt_00"), last_in_format("ANSWER IS 3 m\nok", "fmt_22")
     ('2', '3 m')
     """
-    last = deque(_in_format(text, *FORMATS[name]), maxlen=1)
-    return last[0].strip() if last else None
+    spans = _in_format(text, *FORMATS[name])
+    last = deque((each for each in spans if not meant or is_given(text, each[0], each[2])), maxlen=1)
+    return text[last[0][1] : last[0][2]].strip() if last else None
 
 
-def _in_format(text: str, opening: re.Pattern[str], closing: str | None) -> Iterator[str]:
+def _in_format(text: str, opening: re.Pattern[str], closing: str | None) -> Iterator[tuple[int, int, int]]:
+    """Yield where the form of an answer, the answer, and what follows it begin."""
     least = 0 if opening.pattern == r"\(\(" else 1  # only this one may be empty
     position = 0
     while (match := opening.search(text, position)) is not None:
@@ -78,10 +82,10 @@ def _in_format(text: str, opening: re.Pattern[str], closing: str | None) -> Iter
             end = text.find("\n", start)
             end = len(text) if end < 0 else end
             if end > start:
-                yield text[start:end]
+                yield match.start(), start, end
             position = end
         elif (end := text.find(closing, start + least)) >= 0:
-            yield text[start:end]
+            yield match.start(), start, end
             position = end + len(closing)
         else:
             return

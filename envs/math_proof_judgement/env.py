@@ -9,8 +9,7 @@ from pydantic import field_validator
 
 from gym_llm import BaseTask, Episode, Metric, Verdict
 from gym_llm.core.compat import NemoCompatible
-from gym_llm.grading.quotations import own_words
-from gym_llm.tokens.parsers.thinking import strip_thinking
+from gym_llm.grading.quotations import meant_words
 
 _LABEL = re.compile(r"judgement\*{0,2}\s*+:", re.IGNORECASE)
 _VERDICT = re.compile(r"[\s*]*+(?:(yes)|no)(?![^\W_])", re.IGNORECASE)
@@ -86,7 +85,7 @@ class MathProofJudgement(NemoCompatible):
         elif self.config.skills_parity_mode:
             said = read_judgement(text, first=True)
         else:
-            text = own_words(strip_thinking(text), episode)
+            text = meant_words(text, episode)
             said = read_judgement(_EITHER.sub("Judgement:", text))
         gold = task.gold
         details = {"extracted_judgement": None if said is None else "Yes" if said else "No"}

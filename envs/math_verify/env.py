@@ -125,18 +125,19 @@ class MathVerify(VerifierEnv):
         """Have a worker process compare the last message with the expected answer."""
         correct, answer, timed_out = False, None, False
         try:
-            as_nemo_gym = self.grader != MathVerify.grader
-            if as_nemo_gym:
-                correct, answer = await self.grade(task, episode.answer)
-            else:
+            if self.grader == MathVerify.grader:
                 task = _with_order(task, episode.question)
-                correct, answer = await self.grade(task, meant_words(episode.answer, episode))
+            correct, answer = await self.grade(task, self.text_of(episode))
         except DeadlinePassed as error:
             answer, timed_out = error.note, True
         except WorkerDied:
             pass  # what a model writes can exhaust a worker's memory or stack: no answer, but no failure of ours either
         details = {"extracted_answer": answer, "timed_out": timed_out, "math_verify_version": self.library_version}
         return Verdict(float(correct), details)
+
+    def text_of(self, episode: Episode) -> str:
+        """Return what is read of the last message."""
+        return meant_words(episode.answer, episode) if self.grader == MathVerify.grader else episode.answer
 
     async def grade(self, task: Task, text: str) -> tuple[bool, str | None]:
         """Return whether a text has the expected answer, and the answer in it; a worker does what needs algebra."""

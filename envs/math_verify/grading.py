@@ -27,6 +27,7 @@ from sympy.core.cache import clear_cache
 
 from gym_llm.concurrency.worker_process import leave_note
 from gym_llm.envs.math_verify.comparison import is_equal, private_copy
+from gym_llm.grading.denials import is_given
 from gym_llm.grading.markup import without_emphasis
 from gym_llm.grading.math_answers import compare_without_algebra, read_answer, verdict_without_algebra
 from gym_llm.grading.quantities import plain_symbols
@@ -128,7 +129,8 @@ def grade(expected_and_text: tuple[str, str]) -> tuple[bool, str | None]:
 def _extracted(text: str) -> str | None:
     """Return the answer that math-verify finds in a text without a box: the last of those that stand out most.
 
-    "1 or 2", "Step 1:" and a formula without its end are none. The library would take the 1 of `1e-40` for it.
+    "1 or 2", "Step 1:", a formula without its end and the number of "It is not 3." are none. The library would take the
+    1 of `1e-40` for it.
     """
     is_cut_off = text.count("$$") % 2 or any(text.rfind(opening) > text.rfind(end) for opening, end in _DISPLAYED)
     if is_cut_off or _NO_ANSWER_AT_END.search(text[-_LONGEST_END:]):
@@ -140,6 +142,9 @@ def _extracted(text: str) -> str | None:
     config = module.ExprExtractionConfig(), module.LatexExtractionConfig(normalization_config=_AS_WRITTEN)
     matches = module.parse(text, config, parsing_timeout=0, extraction_mode="first_match")
     if not matches or not isinstance(matches[-1], str):
+        return None
+    place = text.rfind(matches[-1])
+    if place >= 0 and not is_given(text, place, place + len(matches[-1])):
         return None
     percent = "\\%" if _has_percent(matches) and "%" not in matches[-1] else ""
     return matches[-1].translate(_SHOWN) + percent

@@ -21,7 +21,7 @@ class MathWithAutograder(MathWithJudge):
 
     async def judge_answer(self, task: Any, episode: Episode, verdict: Verdict) -> bool:
         r"""Whether the judge ends with `\boxed{Correct}`."""
-        text = episode.answer
+        text = self.text_of(episode)
         if self.conform:
             boxed = last_brace_box(text, "\\boxed" if "\\boxed" in text else "\\fbox")
         else:

@@ -11,6 +11,7 @@ from gym_llm.core.compat import NemoCompatible
 from gym_llm.grading.answers import last_boxed, strip_delimiters
 from gym_llm.grading.call_matching import parse_arguments
 from gym_llm.grading.math_answers import compare_without_algebra, read_answer
+from gym_llm.grading.quotations import meant_words
 from gym_llm.sandbox import check_seconds
 from gym_llm.sandbox.python_tool import (
     EpisodePython,
@@ -97,7 +98,8 @@ del _line
 
     def verify(self, task: Task, episode: Episode) -> Verdict:
         """Find the box and compare what is in it."""
-        answer = _boxed_answer(episode.items, _box_as_nemo_gym if self.conform else last_boxed)
+        box = _box_as_nemo_gym if self.conform else lambda text: last_boxed(meant_words(text, episode))
+        answer = _boxed_answer(episode.items, box)
         correct = answer is not None and self._is_same(answer, task.expected_result)
         details = {"extracted_answer": answer, "accuracy": correct, **self.tool_use(episode)}
         return Verdict(float(correct), details)

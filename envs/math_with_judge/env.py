@@ -71,7 +71,7 @@ class MathWithJudge(MathVerify, JudgedEnv):
         verdict = await super().verify(task, episode)
         verdict.info["library_reward"] = verdict.reward
         is_asked = verdict.reward < 0.5 and self.should_use_judge
-        if is_asked and (self.conform or episode.answer.strip()):
+        if is_asked and (self.conform or self.text_of(episode)):
             verdict.reward = float(await self.judge_answer(task, episode, verdict))
         elif not is_asked:
             verdict.info["judge_evaluations"] = None
@@ -86,11 +86,12 @@ class MathWithJudge(MathVerify, JudgedEnv):
     async def judge_answer(self, task: Any, episode: Episode, verdict: Verdict) -> bool:
         """Ask the judge whether the answer is right; details may go into the verdict."""
         extracted = verdict.info["extracted_answer"]
-        boxed = (last_brace_box if self.conform else boxed_answer)(episode.answer)  # the library cuts sets apart
+        text = self.text_of(episode)
+        boxed = (last_brace_box if self.conform else boxed_answer)(text)  # the library cuts sets apart
         values = {
             "question": task.question,
             "first_answer": task.expected_answer,
-            "second_answer": boxed or extracted or episode.answer,
+            "second_answer": boxed or extracted or text,
         }
         parse = labels("[[A=B]]", "[[A!=B]]", conform=bool(self.conform))
         return (await self.decide(values, parse, swap=("first_answer", "second_answer"))).value

@@ -18,8 +18,8 @@ from gym_llm.envs.moldetox.molecules import Pair
 from gym_llm.errors import DataError, DeadlinePassed, WorkerDied
 from gym_llm.grading.extraction import with_valid_escapes
 from gym_llm.grading.molecules import MOST_CHARACTERS, check_rdkit
+from gym_llm.grading.quotations import meant_words
 from gym_llm.grading.text_metrics import edit_distance, set_f1
-from gym_llm.tokens.parsers.thinking import strip_thinking
 
 MOST_READ = 100_000
 """Characters of an answer that are read, from its end."""
@@ -90,7 +90,7 @@ class MolDeTox(NemoCompatible):
     async def verify(self, task: Task, episode: Episode) -> Verdict:
         """Read the answer, and compare it."""
         metadata, text = task.verifier_metadata, episode.messages_text
-        answer = answer_in(text if self.conform else with_valid_escapes(strip_thinking(text)[-MOST_READ:]))
+        answer = answer_in(text if self.conform else with_valid_escapes(meant_words(text, episode)[-MOST_READ:]))
         scores: dict[str, float] = {}
         status = "scored"
         if answer is None:

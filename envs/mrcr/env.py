@@ -8,6 +8,7 @@ from pydantic import model_validator
 
 from gym_llm import BaseTask, Episode, Metric, Verdict, VerifierEnv
 from gym_llm.grading.text_metrics import quick_ratio, sequence_ratio
+from gym_llm.tokens.parsers.thinking import without_cut_thought
 
 
 class MRCR(VerifierEnv):
@@ -40,7 +41,7 @@ class MRCR(VerifierEnv):
 
     def verify(self, task: Task, episode: Episode) -> Verdict | Awaitable[Verdict]:
         """Compare what follows the prefix."""
-        said = episode.text.strip()
+        said = without_cut_thought(episode.text).strip()
         prefix = task.random_string_to_prepend
         if not said.startswith(prefix):
             return Verdict(0.0, {"prefix_matched": False, "seq_match_ratio": 0.0, "timed_out": False})

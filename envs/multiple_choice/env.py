@@ -17,7 +17,6 @@ from gym_llm.envs.multiple_choice.grading import GradingMode, chosen_option, ext
 from gym_llm.envs.multiple_choice.nemo_gym import chosen_option_as_nemo_gym, extract_answer_as_nemo_gym
 from gym_llm.grading.choices import Options
 from gym_llm.grading.quotations import meant_words
-from gym_llm.tokens.parsers.thinking import strip_thinking
 
 REGEX_DEADLINE = 2.0  # seconds of CPU time; only a pattern that backtracks without end needs more
 
@@ -99,7 +98,7 @@ class MultipleChoice(NemoCompatible):
         """Compare the option that the last message chooses with the expected one."""
         text = episode.answer
         if not self.conform:
-            text = meant_words(strip_thinking(text, unclosed=True), episode)
+            text = meant_words(text, episode)
         return self._verify_with_patterns(task, text) if task.patterns else self._verdict(task, text)
 
     def _verdict(self, task: Task, text: str) -> Verdict:

@@ -13,6 +13,7 @@ from gym_llm.core.env_config import Seconds
 from gym_llm.envs.arc_agi.env import ArcAGI
 from gym_llm.grading.extraction import python_code
 from gym_llm.grading.grids import Grid, grid_of_lines_as_nemo_gym, grid_of_numbers, last_grid_of_lines
+from gym_llm.grading.quotations import meant_words
 from gym_llm.sandbox import Limits, check_backend, sandbox_for
 from gym_llm.sandbox.functions import Functions
 from gym_llm.tokens.parsers.thinking import strip_thinking, without_spans
@@ -65,11 +66,11 @@ class NVARC(ArcAGI):
     def verify(self, task: Any, episode: Episode) -> Verdict | Awaitable[Verdict]:
         """Compare the grid that the model gives, or its program makes, with the expected one."""
         if (task.agent_mode or self.config.agent_mode) == "inductive":
-            return self._verify_program(task, strip_thinking(episode.messages_text))
+            return self._verify_program(task, strip_thinking(episode.messages_text, unclosed=self.conform is None))
         if self.conform:
             grid = grid_of_lines_as_nemo_gym(without_spans(episode.messages_text, "<think>", "</think>").strip())
         else:
-            grid = last_grid_of_lines(strip_thinking(episode.messages_text))
+            grid = last_grid_of_lines(meant_words(episode.messages_text, episode))
         return _verdict(task, grid, "transductive")
 
     async def _verify_program(self, task: Task, text: str) -> Verdict:

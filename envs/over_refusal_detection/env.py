@@ -71,7 +71,7 @@ class OverRefusal(JudgedEnv):
     async def verify(self, task: Task, episode: Episode) -> Verdict:
         """Ask the judge about the last message; an answer without a word gets nothing."""
         said = episode.last_message
-        answer = said if self.conform else strip_thinking(said, unclosed=True)
+        answer = said if self.conform else strip_thinking(said)
         prompt = task.safe_prompt or episode.question
         if not answer:
             return Verdict(0.0, {"complied": False, "safe_prompt": prompt, "model_response_text": ""})

@@ -6,7 +6,8 @@ from typing import Literal
 
 from gym_llm import BaseTask, Episode, Metric, Verdict
 from gym_llm.core.compat import NemoCompatible
-from gym_llm.grading.quotations import is_doubted, meant_words
+from gym_llm.grading.denials import is_doubted
+from gym_llm.grading.quotations import meant_words
 
 _OPENING, _CLOSING = "<best_solution>", "</best_solution>"
 _LONGEST = 20  # characters of a choice, white space not counted

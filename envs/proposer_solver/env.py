@@ -13,6 +13,7 @@ import numpy as np
 from pydantic import Field
 
 from gym_llm import BaseTask, Episode, IllegalMove, MultiAgentEnv, Verdict
+from gym_llm.grading.quotations import meant_words
 from gym_llm.types import Row
 
 _PROPOSER = "proposer"
@@ -120,7 +121,8 @@ class ProposerSolver(MultiAgentEnv[BaseTask, Problem]):
             state.answer = evaluate(text, self.config.max_characters)
             state.text = text
         else:
-            state.solved = {seat: _last_number(episode.answer) == state.answer for seat, episode in moves.items()}
+            said = {seat: meant_words(episode.answer, episode) for seat, episode in moves.items()}
+            state.solved = {seat: _last_number(text) == state.answer for seat, text in said.items()}
 
     def verify_seats(self, task: BaseTask, episodes: dict[str, Episode[Problem]]) -> dict[str, float | Verdict]:
         """Pay solvers for right answers, and the proposer for problems that some solve and some do not."""

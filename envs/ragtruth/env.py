@@ -11,7 +11,7 @@ from pydantic import Field
 from gym_llm import BaseTask, Episode, Metric, Verdict
 from gym_llm.core.compat import NemoCompatible
 from gym_llm.grading.extraction import fences
-from gym_llm.tokens.parsers.thinking import without_tagged
+from gym_llm.tokens.parsers.thinking import without_cut_thought, without_tagged
 from gym_llm.types import Row
 
 KEY = "hallucination list"
@@ -68,7 +68,8 @@ class RAGTruth(NemoCompatible):
 
     def verify(self, task: Task, episode: Episode) -> Verdict:
         """Compare whether the answer lists a span with whether there is one."""
-        text = without_tagged(episode.text, self.config.think_tag)
+        text = episode.text if self.conform else without_cut_thought(episode.text)
+        text = without_tagged(text, self.config.think_tag)
         answer = parsed(unfenced(text)) if self.conform else listed_in(text)
         spans = answer.get(KEY) if answer is not None else None
         listed = spans if isinstance(spans, list) else None

@@ -15,8 +15,9 @@ from gym_llm.concurrency.processes import check_settings, shared_pool
 from gym_llm.core.compat import NemoCompatible
 from gym_llm.envs.reasoning_gym.names import dataset_names
 from gym_llm.errors import DataError, DeadlinePassed, WorkerDied
-from gym_llm.grading.answers import last_boxed
+from gym_llm.grading.answers import last_box, last_boxed
 from gym_llm.grading.extraction import last_fence, last_tagged
+from gym_llm.grading.quotations import meant_words
 from gym_llm.types import Row
 from gym_llm.utils.json_codec import dumps
 from gym_llm.utils.text import did_you_mean
@@ -121,8 +122,7 @@ class ReasoningGym(NemoCompatible):
 
     async def verify(self, task: Task, episode: Episode) -> Verdict:
         """Have the library score what stands in the tags, or in a box, or all of it."""
-        text = episode.text
-        answer = _find_as_nemo_gym(text) if self.conform else _find(text)
+        answer = _find_as_nemo_gym(episode.text) if self.conform else _find(meant_words(episode.text, episode))
         name = task.metadata["source_dataset"]
         entry = {"question": task.question, "answer": task.answer, "metadata": task.metadata}
         score, timed_out = 0.0, False
@@ -175,7 +175,8 @@ def _find(text: str) -> str:
     for found in (last_tagged(text, "answer"), last_boxed(text), _named(text)):
         if found is not None:
             return found.strip()
-    return text.strip()
+    is_denied = "</answer>" in text or last_box(text, mentions=True) is not None
+    return "" if is_denied else text.strip()
 
 
 def _named(text: str) -> str | None:

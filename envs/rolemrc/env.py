@@ -8,6 +8,7 @@ from pydantic import field_validator
 
 from gym_llm import BaseTask, Episode, Metric, Verdict, VerifierEnv
 from gym_llm.grading.rouge import Reference, rouge_words
+from gym_llm.tokens.parsers.thinking import without_cut_thought
 
 _LONGEST = 50_000  # characters of an answer that are read
 _DIGITS = 4
@@ -47,7 +48,7 @@ class RoleMRC(VerifierEnv):
 
     def verify(self, task: Task, episode: Episode) -> Verdict:
         """Compare all that the model said with the reference."""
-        said = episode.text.strip()
+        said = without_cut_thought(episode.text).strip()
         words = rouge_words(said[:_LONGEST])
         reward = round(task.rouge.rouge_l(words), _DIGITS)
         details = {

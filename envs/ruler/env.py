@@ -9,7 +9,7 @@ from pydantic import field_validator
 
 from gym_llm import BaseTask, Episode, Metric, Verdict
 from gym_llm.core.compat import NemoCompatible
-from gym_llm.grading.quotations import own_words
+from gym_llm.grading.quotations import meant_words
 from gym_llm.grading.text_metrics import Phrase
 
 Subset = Literal[
@@ -76,7 +76,7 @@ class Ruler(NemoCompatible):
 
     def verify(self, task: Task, episode: Episode) -> Verdict:
         """Look for each reference in all that the model said."""
-        said = (episode.text if self.conform else own_words(episode.text, episode)).strip().lower()
+        said = (episode.text if self.conform else meant_words(episode.text, episode)).strip().lower()
         found = [phrase.text in said if self.conform else phrase.stands_in(said) for phrase in task.phrases]
         reward = float(any(found)) if task.subset in ("qa_1", "qa_2") else sum(found) / len(found)
         return Verdict(reward, {task.subset: reward})

@@ -12,7 +12,7 @@ from gym_llm import BaseTask, Episode, Verdict
 from gym_llm.core.compat import NemoCompatible
 from gym_llm.envs.ruler2.grading import last_part, letter_as_nemo_gym, soft_match, without_documents
 from gym_llm.grading.choices import ANY_LETTER, stated_choice
-from gym_llm.grading.quotations import own_words
+from gym_llm.grading.quotations import meant_words, own_words
 
 _CONTROL = re.compile(r"[\x00-\x1f]")
 _SHOWN = 100_000  # characters of the answer that the details repeat
@@ -68,7 +68,7 @@ class Ruler2(NemoCompatible):
         """Compare all that the model said with the references."""
         said = episode.text
         details = {"predicted_answer": _CONTROL.sub("\n", said[:_SHOWN].strip()).strip()}
-        said = own_words(said, episode)
+        said = own_words(said, episode) if self.conform else meant_words(said, episode)
         if isinstance(task.expected_answer, str) and task.eval_type == "multichoice":
             letter = letter_as_nemo_gym(said) if self.conform else stated_choice(said, ANY_LETTER)
             reward = float(letter == task.expected_answer.strip().upper())

@@ -18,6 +18,7 @@ from gym_llm.grading.answers import last_boxed
 from gym_llm.grading.choices import ANY_LETTER, boxed_choice
 from gym_llm.grading.extraction import flat_boxes
 from gym_llm.grading.markup import without_emphasis
+from gym_llm.grading.quotations import meant_words
 from gym_llm.judge import JudgedEnv
 from gym_llm.judge.verdicts import yes_no_line
 from gym_llm.types import Row
@@ -183,9 +184,12 @@ class Search(JudgedEnv):
     async def verify(self, task: Task, episode: Episode) -> Verdict:
         """Compare the letter, or have the judge compare the answer."""
         if task.expected_answer is not None:
-            option = _option_as_nemo_gym(episode) if self.conform else _option(episode.last_message)
+            option = (
+                _option_as_nemo_gym(episode) if self.conform else _option(meant_words(episode.last_message, episode))
+            )
             return Verdict(float(option == task.expected_answer), {"parsed_option": option})
-        extracted = await self._compare(task, episode.text)
+        text = episode.text if self.conform else meant_words(episode.text, episode)
+        extracted = await self._compare(task, text)
         details = {"extracted_final_answer": extracted, "num_tool_calls": sum(1 for _ in episode.function_calls())}
         return Verdict(float(extracted == ("yes" if self.use_judge else task.ground_truth)), details)
 

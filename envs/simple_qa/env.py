@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from gym_llm import Episode, Metric, Verdict
 from gym_llm.judge.letters import LetterGraded
+from gym_llm.tokens.parsers.thinking import without_cut_thought
 
 
 class SimpleQA(LetterGraded):
@@ -36,7 +37,7 @@ class SimpleQA(LetterGraded):
 
     async def verify(self, task: Task, episode: Episode) -> Verdict:
         """Ask the judge about the last message."""
-        answer = episode.last_message
+        answer = episode.last_message if self.conform else without_cut_thought(episode.last_message)
         question = task.question_in(episode)
         verdict, text = await self.grade(
             {"question": question, "expected_answer": task.expected_answer, "generation": answer}

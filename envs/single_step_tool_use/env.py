@@ -11,6 +11,7 @@ from gym_llm.core.compat import NemoCompatible
 from gym_llm.envs.single_step_tool_use.comparison import MESSAGE, NO_ACTION, NO_CALL, NO_MESSAGE, Comparison, Settings
 from gym_llm.grading.call_matching import Call, ExpectedAction, calls_of, expected_turn, read_calls
 from gym_llm.grading.unread_calls import has_unread_call, tool_names
+from gym_llm.tokens.parsers.thinking import without_cut_thought
 from gym_llm.types import Item, Row, is_said
 
 
@@ -65,7 +66,8 @@ class SingleStepToolUse(NemoCompatible):
     def verify(self, task: Task, episode: Episode) -> Verdict:
         """Compare the turn with the expert's."""
         calls = read_calls(episode.items, as_python=self.conform is not None)
-        if not calls and not (any(map(_has_text, episode.items)) if self.conform else episode.text.strip()):
+        text = without_cut_thought(episode.text).strip()
+        if not calls and not (any(map(_has_text, episode.items)) if self.conform else text):
             reward, category = 0.0, NO_ACTION
         elif not task.calls:
             is_message = not calls and (bool(self.conform) or not has_unread_call(episode.text, tool_names(episode)))

@@ -11,17 +11,20 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from itertools import islice
 
+from gym_llm.grading.denials import is_said
+
 BOTH, NONE = "both of them", "none of them"
 _LINE = r"^(?:[*_`#>-]|[^\S\n])*+{}(?:\s+is)?[*_`\s]*[:-][{}\s]*(.+)"  # also on the next line that is not blank
 
 
 def _patterns(marks: str) -> list[tuple[str, re.Pattern[str]]]:
     """How a choice is introduced, best first, and a word of it; marks between it and a colon are passed over."""
+    end = r"\b" if marks else ""  # NeMo Gym reads "answer isn't" as "answer is"
     patterns = (
         ("final", _LINE.format(r"final\s+answer", marks)),
         ("selected", _LINE.format(r"selected\s+answer", marks)),
         ("answer", _LINE.format("answer", marks)),
-        ("answer", r"\banswer\s+(?:is|would\s+be|should\s+be)\s*[:-]?\s*(.+)"),
+        ("answer", rf"\banswer\s+(?:is|would\s+be|should\s+be){end}\s*[:-]?\s*(.+)"),
         ("selected", r"\bselected\s+(?:option|answer)\s+(?:is|would\s+be)\s*[:-]?\s*(.+)"),
     )
     return [(word, re.compile(pattern, re.IGNORECASE | re.MULTILINE)) for word, pattern in patterns]
@@ -73,17 +76,17 @@ class Label:
 
     text: str
     key: str
-    affirmed: re.Pattern[str]
-    """Its key, where "not" does not precede it."""
+
+    def is_affirmed(self, answer: str) -> bool:
+        """Return whether an answer names it, and does not deny it or ask for it."""
+        said = answer.lower() if self.key in answer.lower() else label_key(answer)
+        return any(is_said(said, *found.span()) for found in re.finditer(re.escape(self.key), said))
 
 
 def labels_of(candidates: Iterable[str]) -> list[Label]:
     """The candidates and, after them, both and none, each key once."""
     texts = {label_key(text): text.strip() for text in reversed([*candidates, BOTH, NONE]) if label_key(text)}
-    return [
-        Label(text, key, re.compile(rf"(?<!\bnot )(?<!\bnot a )(?<!\bnot an )(?<!\bnot the ){re.escape(key)}"))
-        for key, text in reversed(texts.items())
-    ]
+    return [Label(text, key) for key, text in reversed(texts.items())]
 
 
 _MOST_THOUGHTS = 5_000
@@ -159,6 +162,6 @@ def choose(answer: str, labels: list[Label], *, nemo: bool = False) -> Label | N
     named = _ALIASES.get(key)
     if (same := next((label for label in labels if label.text == named), None)) is not None:
         return same
-    hits = [label for label in labels if label.key in key and (nemo or label.affirmed.search(key))]
+    hits = [label for label in labels if label.key in key and (nemo or label.is_affirmed(answer))]
     hits = [hit for hit in hits if not any(hit is not other and hit.key in other.key for other in hits)]
     return hits[0] if len(hits) == 1 else None

@@ -10,7 +10,7 @@ from gym_llm.core.compat import NemoCompatible
 from gym_llm.envs.string_match.extraction import ExtractionMode, extract, extract_as_nemo_gym
 from gym_llm.envs.string_match.nemo_gym import NemoReading, nemo_similarity
 from gym_llm.envs.string_match.reading import Reading, similarity
-from gym_llm.tokens.parsers.thinking import strip_thinking
+from gym_llm.grading.quotations import meant_words
 
 _LONGEST = 2_000
 """Characters beyond four times the expected answer's: what is longer is compared as it is, not in other forms."""
@@ -60,7 +60,7 @@ class StringMatch(NemoCompatible):
         if self.conform:
             answer = extract_as_nemo_gym(said, task.extraction_mode)
         else:
-            answer = extract(strip_thinking(said, unclosed=True), task.extraction_mode)
+            answer = extract(meant_words(said, episode), task.extraction_mode)
         details = {"expected_answer": task.expected_answer, "extracted_answer": answer}
         return Verdict(0.0 if answer is None else self._score(answer.strip(), task), details)
 

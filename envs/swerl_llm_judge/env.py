@@ -11,7 +11,8 @@ from pydantic import field_validator, model_validator
 from gym_llm import BaseTask, Episode, Verdict
 from gym_llm.core.compat import NemoCompatible
 from gym_llm.envs.multiple_choice.grading import Options
-from gym_llm.grading.quotations import is_doubted, meant_words
+from gym_llm.grading.denials import is_doubted
+from gym_llm.grading.quotations import meant_words
 
 _STRICT = re.compile(r"<solution>\s*+(?:\[\s*+)?([A-Za-z])\s*+(?:\]\s*+)?</solution>")
 _STRICT_OF_NEMO_GYM = re.compile(r"<solution>\s*+\[?([A-Za-z])\]?\s*+</solution>")

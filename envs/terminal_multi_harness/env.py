@@ -28,6 +28,7 @@ from gym_llm.grading.json_schema import json_schema
 from gym_llm.grading.text_metrics import in_worker
 from gym_llm.types import Item, Row, known
 from gym_llm.utils.extras import install
+from gym_llm.tokens.parsers.thinking import without_cut_thought
 
 Share = Annotated[float, Field(ge=0, le=1)]
 DEADLINE = 5.0  # seconds of CPU time; a long script takes one, hostile texts take longer
@@ -123,7 +124,8 @@ class TerminalMultiHarness(NemoCompatible):
         calls = read_calls(episode.items, as_python=self.conform is not None)
         if not calls or not task.calls:
             says = any(item.get("type", "message") == "message" for item in episode.items)
-            return _verdict(_compare_messages(task, bool(calls), says, episode.text))
+            text = episode.text if self.conform else without_cut_thought(episode.text)
+            return _verdict(_compare_messages(task, bool(calls), says, text))
         if (len(calls) == 1) != isinstance(task.expected_action, ExpectedCall):
             return _verdict(Result(False, is_.OTHER_KIND))
         tools = task.declared_tools

@@ -9,7 +9,7 @@ import numpy as np
 from pydantic import Field
 
 from gym_llm import BaseTask, Episode, MultiAgentEnv, Verdict
-from gym_llm.grading.quotations import own_words
+from gym_llm.grading.quotations import meant_words
 from gym_llm.judge.multi_agent_env import named_move
 from gym_llm.types import Row
 
@@ -119,7 +119,7 @@ class TicTacToe(MultiAgentEnv[TicTacToeTask, list[str]]):
     def play(self, task: TicTacToeTask, state: list[str], moves: dict[str, Episode[list[str]]]) -> None:
         """Mark the cell that the mover names last."""
         ((seat, episode),) = moves.items()
-        move = named_move(own_words(episode.answer, episode), self.legal_moves(task, state, seat))
+        move = named_move(meant_words(episode.answer, episode), self.legal_moves(task, state, seat))
         state[0] = marked(state[0], int(move) - 1)
 
     def verify_seats(self, task: TicTacToeTask, episodes: dict[str, Episode[list[str]]]) -> dict[str, float | Verdict]:

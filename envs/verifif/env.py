@@ -116,7 +116,7 @@ class VerifIF(JudgedEnv):
 
     async def verify(self, task: Task, episode: Episode) -> Verdict:
         """Check the last message by rules, and ask the judge about the rest."""
-        text = strip_thinking(episode.last_message)
+        text = strip_thinking(episode.last_message, unclosed=self.conform is None)
         job = Job(text, task.checks, blank_fails=self.conform is None)
         strict = (follow_quickly(job) or await follow_later(job)).strict
         results = [

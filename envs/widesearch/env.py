@@ -26,8 +26,8 @@ from gym_llm.envs.widesearch.tables import (
 )
 from gym_llm.errors import DeadlinePassed, WorkerDied
 from gym_llm.grading.extraction import last_fence
+from gym_llm.grading.quotations import meant_words
 from gym_llm.judge import FAILS, JudgedEnv, json_objects
-from gym_llm.tokens.parsers.thinking import strip_thinking
 from gym_llm.utils.extras import install
 
 
@@ -126,9 +126,7 @@ class WideSearch(JudgedEnv):
     async def verify(self, task: Task, episode: Episode) -> Verdict:
         """Read the table, align its columns and rows, and compare the cells."""
         evaluation, text = task.evaluation, episode.messages_text
-        table = table_in(
-            text if self.conform else strip_thinking(text, unclosed=True), conform=self.conform is not None
-        )
+        table = table_in(text if self.conform else meant_words(text, episode), conform=self.conform is not None)
         if not table:
             return _verdict("response contains no Markdown table")
         table = await self._with_columns(table, evaluation.required)

@@ -22,6 +22,7 @@ from gym_llm.grading.call_matching import (
     read_calls,
 )
 from gym_llm.grading.unread_calls import has_unread_call, tool_names
+from gym_llm.tokens.parsers.thinking import without_cut_thought
 from gym_llm.types import Item, Row
 
 
@@ -81,7 +82,8 @@ class XlamFC(NemoCompatible):
         }
         is_right = correct == len(expected) == made
         if is_right and not made and self.conform is None:
-            is_right = bool(episode.text.strip()) and not has_unread_call(episode.text, tool_names(episode))
+            text = without_cut_thought(episode.text)
+            is_right = bool(text.strip()) and not has_unread_call(text, tool_names(episode))
         return Verdict(float(is_right), details)
 
     def _fits(self, expected: Expected, call: Call) -> bool:

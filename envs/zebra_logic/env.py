@@ -8,8 +8,8 @@ from typing import Any
 from pydantic import BaseModel, ConfigDict, model_validator
 
 from gym_llm import BaseTask, Episode, Metric, Verdict, VerifierEnv
+from gym_llm.grading.quotations import meant_words
 from gym_llm.judge import json_objects
-from gym_llm.tokens.parsers.thinking import strip_thinking
 from gym_llm.types import known
 
 EASY = frozenset({"2*2", "2*3", "2*4", "2*5", "2*6", "3*2", "3*3"})
@@ -79,7 +79,7 @@ class ZebraLogic(VerifierEnv):
     def verify(self, task: Task, episode: Episode) -> Verdict:
         """Compare each cell with the solution's."""
         expected = task.solution.houses
-        given = last_solution(strip_thinking(episode.answer))
+        given = last_solution(meant_words(episode.answer, episode))
         cells = [
             _same(_cell(given, house, column), cell)
             for house, columns in expected.items()

@@ -9,6 +9,7 @@ from typing import Any, Literal, Protocol
 from gym_llm.core.compat import NemoCompatible
 from gym_llm.core.rewards import Metric
 from gym_llm.core.tasks import BaseTask
+from gym_llm.tokens.parsers.thinking import strip_thinking
 from gym_llm.types import Episode, Row, Verdict
 
 
@@ -92,7 +93,7 @@ class TextGame(NemoCompatible):
     def user_turn(self, task: Any, episode: Episode) -> str | None:
         """Make the move, and show the game again unless it is over."""
         session: Session = episode.state
-        move = session.game.play(episode.answer)
+        move = session.game.play(episode.answer if self.conform else strip_thinking(episode.answer))
         if move is None:
             return None if self.config.no_move == "end" else session.game.observation()
         session.total += move.reward

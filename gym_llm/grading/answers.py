@@ -6,6 +6,8 @@ import re
 from collections.abc import Callable
 from itertools import islice
 
+from gym_llm.grading.denials import is_given
+
 _SIMPLE_BOX = re.compile(r"\\boxed\s*\{([^{}\\]*)\}")
 # `\{` and `\}` print a brace and `\\` breaks a line: none of them opens or closes a group. `\\boxed{` (a backslash
 # doubled by some JSON layer) still counts as a box, so a doubled backslash in front of `boxed` is not such a pair.
@@ -56,8 +58,9 @@ def last_boxed(text: str, *, mentions: bool = False) -> str | None:
 
     The last box is the one that opens last, so of nested boxes it is the inner one. A box that is never closed does not
     count, as in a generation that was cut off. Nor does a box with thousands of braces in it or after it. A box that is
-    empty or dotted does not count either, and one with a template's words (`is_mention`) only where no other does. The
-    time is linear in the length of any text. The usual answer near the end of a long text costs about a microsecond.
+    empty or dotted does not count either, and one with a template's words (`is_mention`) only where no other does. One
+    that the text denies or only asks about (`denials.is_given`) does not count. The time is linear in the length of any
+    text. The usual answer near the end of a long text costs about a microsecond.
 
     Args:
         text: What the model wrote.
@@ -68,8 +71,8 @@ def last_boxed(text: str, *, mentions: bool = False) -> str | None:
 
     >>> last_boxed(r"First \boxed{1}, no: \boxed{\frac{1}{2}}. That was my \boxed{}.")
     '\\frac{1}{2}'
-    >>> last_boxed(r"\boxed{B} because \boxed{A")
-    'B'
+    >>> last_boxed(r"\boxed{B} because \boxed{A"), last_boxed(r"\boxed{B}, not \boxed{C}. Is it \boxed{D}?")
+    ('B', 'B')
     """
     span = last_box(text, mentions=mentions)
     return None if span is None else text[span[0] : span[1]]
@@ -85,9 +88,11 @@ def last_box(text: str, *, mentions: bool = False) -> tuple[int, int] | None:
 
 def _last_box(text: str, is_skipped: Callable[[str], bool] | None) -> tuple[int, int] | None:
     end = len(text)
+    denied = set()
     while (start := text.rfind("\\boxed", 0, end)) >= 0 and (box := _SIMPLE_BOX.match(text, start)) is not None:
-        if is_skipped is None or not is_skipped(box[1]):
+        if is_skipped is None or not (is_skipped(box[1]) or box[1] in denied or not is_given(text, *box.span())):
             return box.span(1)
+        denied.add(box[1])
         end = start
     if start < 0:
         return None
@@ -112,7 +117,12 @@ def _last_closed_box(text: str, start: int, is_skipped: Callable[[str], bool] | 
             open_braces.append(-1)
         elif brace == "}" and open_braces:
             content, end = open_braces.pop(), match.start()
-            if content <= best[0] or (is_skipped and is_skipped(text[content : min(end, content + _TOO_LONG)])):
+            if content <= best[0]:
+                continue
+            if is_skipped and (
+                is_skipped(text[content : min(end, content + _TOO_LONG)])
+                or not is_given(text, text.rfind("\\boxed", 0, content), end + 1)
+            ):
                 continue
             best = content, end
             if not open_braces and start > 0:

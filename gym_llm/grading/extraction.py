@@ -11,6 +11,7 @@ from collections import deque
 from collections.abc import Iterator
 from typing import Any
 
+from gym_llm.grading.denials import is_given
 from gym_llm.grading.fences import Fence, fences, last_block_after, last_fence, lines_between_last_marks
 from gym_llm.grading.python_blocks import PYTHON, python_code
 
@@ -78,7 +79,7 @@ def python_code_or_text(text: str, entry_point: str, *, conform: bool = False) -
 
 
 def last_tagged(text: str, tag: str) -> str | None:
-    """Return the content of the last `<tag>…</tag>` that is closed, unchanged, or None.
+    """Return the content of the last `<tag>…</tag>` that is closed, unchanged; None without one, or if it is denied.
 
     >>> last_tagged("<answer>1</answer> no: <answer>2</answer> or <answer>", "answer")
     '2'
@@ -86,10 +87,8 @@ def last_tagged(text: str, tag: str) -> str | None:
     opening, closing = f"<{tag}>", f"</{tag}>"
     end = text.rfind(closing)
     start = text.rfind(opening, 0, end) if end >= 0 else -1
-    if start < 0:
-        return None
-    start += len(opening)
-    return text[start : text.find(closing, start)]
+    end = text.find(closing, start + len(opening))
+    return text[start + len(opening) : end] if start >= 0 and is_given(text, start, end + len(closing)) else None
 
 
 def first_tagged(text: str, tag: str) -> str | None:

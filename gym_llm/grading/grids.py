@@ -11,6 +11,7 @@ from itertools import islice
 from typing import Any
 
 from gym_llm.grading.answers import last_boxed
+from gym_llm.grading.denials import is_given
 from gym_llm.utils.json_codec import loads
 
 Grid = list[list[int]]
@@ -115,8 +116,9 @@ def grid_of_numbers(value: Any) -> Grid | None:
 
 
 def _bare_from_the_end(text: str) -> Iterable[str]:
-    matches = list(_GRID.finditer(text[-_LONGEST:]))
-    return (match[0] for match in matches[: -_MOST - 1 : -1])
+    text = text[-_LONGEST:]
+    matches = list(_GRID.finditer(text))
+    return (match[0] for match in matches[: -_MOST - 1 : -1] if is_given(text, *match.span()))
 
 
 def _boxes_from_the_end(text: str) -> Iterable[str]:
@@ -125,7 +127,7 @@ def _boxes_from_the_end(text: str) -> Iterable[str]:
         end = text.rfind("\\boxed", 0, end)
         if end < 0:
             return
-        if match := _BOXED_GRID.match(text, end):
+        if (match := _BOXED_GRID.match(text, end)) and is_given(text, *match.span()):
             yield match[1]
 
 

@@ -11,6 +11,7 @@ from functools import cached_property
 from textwrap import dedent
 
 from gym_llm.grading.fences import fences
+from gym_llm.tokens.parsers.thinking import without_cut_thought
 
 PYTHON = frozenset({"python", "py", "python3", "py3", "python2", "py2", "ipython", "ipython3"})
 """What a fenced block of Python is called."""
@@ -180,7 +181,7 @@ def python_fragment(text: str, entry_point: str | None) -> str | None:
 
 def _bodies(text: str) -> tuple[list[str], list[str]]:
     """Return the closed blocks of Python, and all others."""
-    closed = [fence for fence in fences(text) if fence.closed][-_MOST_BLOCKS:]
+    closed = [fence for fence in fences(without_cut_thought(text)) if fence.closed][-_MOST_BLOCKS:]
     pythons = [fence.body for fence in closed if fence.language in PYTHON]
     return pythons, [fence.body for fence in closed if fence.language not in PYTHON]
 

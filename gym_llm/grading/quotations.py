@@ -1,4 +1,4 @@
-"""Text that does not count as an answer: copies of the prompt, denied choices, and statements that are withdrawn."""
+"""What a model says of its own as its answer: no thoughts, no copies of the prompt, nothing that it takes back."""
 
 from __future__ import annotations
 
@@ -7,26 +7,14 @@ from collections.abc import Iterator
 from functools import lru_cache
 from typing import NamedTuple
 
+from gym_llm.grading.denials import is_withdrawn
+from gym_llm.tokens.parsers.thinking import strip_thinking
 from gym_llm.types import Episode, content_texts
 
 _WORD = re.compile(r"\w+")
 _LETTERS = re.compile(r"(?<![\\A-Za-z])[^\W\d_]{2,}")  # no LaTeX command
 _LEAST_LETTERS = 6  # bytes of letters in a sentence; a formula has fewer
 _LEAST_LINE = 7  # words of a message's first or last line that are a quotation
-_DOUBT = re.compile(r"(?:\b(?:n?or|not|never|n.?t|either|neither)|[/|])[\s*_`\"'“‘(\[]*\Z", re.IGNORECASE)
-_STARTS = r"(?:^|[.!?)\]}>*\n])[\s*_]*"
-_AHEM = r"(?:no|oh|but|so)[,.!\s…—–-]{1,4}"
-_PAUSE = r"(?:wait|actually|hmm+|oops|sorry|hold on)[,.!:\s…—–-]{1,4}"
-_WRONG = r"(?: is|['’]s| was) (?:wrong|incorrect|a mistake|not (?:right|correct|the answer))"
-_THAT = rf"(?:{_PAUSE}(?:{_AHEM}|{_PAUSE}){{0,3}}(?:that|(?:my|the|that) (?:last )?answer)|my (?:last )?answer)"
-_WITHDRAWN = re.compile(
-    rf"{_STARTS}(?:{_AHEM}){{0,2}}(?:{_THAT}{_WRONG}|scratch that|I take (?:it|that) back"
-    r"|(?:please )?(?:ignore|disregard|forget) my (?:last )?answer)"
-    r"\W{0,8}(?:I (?:do not|don.t) know(?: the answer)?\W{0,4})?\Z",
-    re.IGNORECASE,
-)
-_LONGEST_WITHDRAWAL = 160  # characters
-_NEAR = 40  # characters before a choice that are read
 _OPTION = re.compile(r"\W{0,8}[A-Za-z0-9]{1,2}[).:\]]")
 _MOST_PARTS = 8  # into which a long message is cut
 _LONGEST_KEPT = 20_000  # characters of a message that is remembered
@@ -57,7 +45,11 @@ def own_words(text: str, episode: Episode) -> str:
 
 
 def meant_words(text: str, episode: Episode) -> str:
-    """Return `own_words`, or "" if the text ends by taking its answer back: "No wait, that is wrong."."""
+    """Return `own_words` without thoughts; "" if the text breaks off in one, or ends with "No wait, that is wrong.".
+
+    Every verifier that looks for an answer in a text reads this, but for `conform="nemo"`.
+    """
+    text = strip_thinking(text)
     return "" if is_withdrawn(text) else own_words(text, episode)
 
 
@@ -140,22 +132,3 @@ def _cut(text: str, places: list[tuple[int, int]], said: str) -> str:
         position = spans[end - 1][1]
         number = copied.find(1, end)
     return " ".join((*kept, text[position:]))
-
-
-def is_doubted(text: str, start: int) -> bool:
-    """Return whether the word before a choice denies it, or makes it one of several.
-
-    >>> text = "Not 1, but 2 or 3"
-    >>> [is_doubted(text, place) for place in (4, 11, 16)]
-    [True, False, True]
-    """
-    return _DOUBT.search(text[max(0, start - _NEAR) : start]) is not None
-
-
-def is_withdrawn(text: str) -> bool:
-    """Return whether a text ends with words that take its answer back, and gives no other.
-
-    >>> [is_withdrawn(f"So B. {end}") for end in ("No wait, that is wrong.", "Actually, C is wrong.", "Wait. It is C.")]
-    [True, False, False]
-    """
-    return _WITHDRAWN.search(text[-_LONGEST_WITHDRAWAL:]) is not None

@@ -75,7 +75,7 @@ def _unfinished(items: list[Item], text: str) -> str:
         return "The judge's answer ends with a tool call: give the judge no tools."
     if not text.strip():
         return "The judge said nothing: look at the judge's server, or raise max_output_tokens."
-    if not strip_thinking(text, unclosed=True):
+    if not strip_thinking(text):
         return "The judge's answer ends inside its thinking: raise max_output_tokens."
     return ""
 

@@ -85,7 +85,7 @@ class _Question(NamedTuple):
             return self.parse(self.as_read(answer.text))
         if answer.problem:
             return None
-        said = strip_thinking(answer.text, unclosed=True)
+        said = strip_thinking(answer.text)
         return self.parse(deciding_part(without_copies(said, map(_text_of, messages))))
 
     def usable(self, messages: list[Item], answer: Answer) -> bool:

@@ -143,7 +143,7 @@ class SimulatedUser:
             response = await engine.respond({"input": messages, **self._params.fields})  # type: ignore[typeddict-item]
         except (InfrastructureError, OSError) as error:
             raise JudgeError(f"The simulated user gave no answer: {error}") from error
-        text = strip_thinking(message_text(response["output"]), unclosed=True)
+        text = strip_thinking(message_text(response["output"]))
         if not text:
             raise JudgeError("The simulated user said nothing.")
         return None if self.stop in text else text

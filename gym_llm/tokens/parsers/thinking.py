@@ -6,6 +6,7 @@ import re
 
 _OPENING = re.compile(r"<think(?:ing)?>")
 _CLOSING = re.compile(r"</think(?:ing)?>")
+_CUT_OFF = re.compile(r"\s*<think(?:ing)?>")
 _TAGS = {
     "<think>": "</think>",
     "<thinking>": "</thinking>",
@@ -19,6 +20,7 @@ _TAGS = {
 }
 CLOSING_TAGS = tuple(_TAGS.values())
 """What ends a thought, in the formats of several models."""
+_QUOTES = "`\"'“‘"
 _MOST_TAGS = 10_000
 """Pairs that are taken out, some 10 ms; no model thinks so often."""
 
@@ -33,14 +35,15 @@ def closing_tag(prompt_end: str) -> str | None:
     return next((closing for opening, closing in _TAGS.items() if prompt_end.endswith(opening)), None)
 
 
-def strip_thinking(text: str, *, unclosed: bool = False, conform: bool = False) -> str:
+def strip_thinking(text: str, *, unclosed: bool | None = None, conform: bool = False) -> str:
     """Remove `<think>…</think>` and `<thinking>…</thinking>`, and all text before a closing tag that was never opened.
 
     The next closing tag, of either kind, closes a tag. The time is linear in the length of the text.
 
     Args:
         text: The model's text.
-        unclosed: Whether a tag that is never closed removes the rest; else it stays in the text.
+        unclosed: Whether a tag that is never closed removes all, unless it stands in quotes: the generation was cut
+            off. By default it does so without `conform`.
         conform: Whether to apply NeMo Gym's rules. A tag is closed by its own kind. Of several closing tags that were
             never opened, only the first ends the reasoning. Only a text without a closing tag is unclosed.
 
@@ -49,13 +52,13 @@ def strip_thinking(text: str, *, unclosed: bool = False, conform: bool = False) 
 
     >>> strip_thinking("<think>2 or 3?</think> 3"), strip_thinking("or 3?</think>3")
     ('3', '3')
-    >>> strip_thinking("3 <think>or", unclosed=True)
-    ''
+    >>> strip_thinking("3 <think>or"), strip_thinking("Write `<think>`.")
+    ('', 'Write `<think>`.')
     """
     if "<" not in text:
         return text.strip()
     if conform:
-        return _strip_as_nemo_gym(text, unclosed)
+        return _strip_as_nemo_gym(text, bool(unclosed))
     kept: list[str] = []
     position = 0
     for _ in range(_MOST_TAGS):
@@ -63,7 +66,7 @@ def strip_thinking(text: str, *, unclosed: bool = False, conform: bool = False) 
             break
         closing = _CLOSING.search(text, opening.end())
         if closing is None:
-            if unclosed:
+            if unclosed is not False and text[max(0, opening.start() - 1)] not in _QUOTES:
                 return ""
             break
         kept.append(text[position : opening.start()])
@@ -71,6 +74,16 @@ def strip_thinking(text: str, *, unclosed: bool = False, conform: bool = False) 
     rest = "".join(kept) + text[position:]
     ends = [place + len(tag) for tag in ("</think>", "</thinking>") if (place := rest.rfind(tag)) >= 0]
     return rest[max(ends, default=0) :].strip()
+
+
+def without_cut_thought(text: str) -> str:
+    """Return a text unchanged, or "" if it opens a thought and never closes it: the generation was cut off.
+
+    >>> without_cut_thought("<think>x = 1"), without_cut_thought("x = '<think>'")
+    ('', "x = '<think>'")
+    """
+    is_open = "<think" in text and _CUT_OFF.match(text) is not None and _CLOSING.search(text) is None
+    return "" if is_open else text
 
 
 def _strip_as_nemo_gym(text: str, unclosed: bool) -> str:

@@ -9,7 +9,8 @@ import gymnasium as gym
 import pytest
 from testing import cpu_seconds, message, row
 
-from gym_llm.grading.quotations import is_withdrawn, own_words
+from gym_llm.grading.denials import is_withdrawn
+from gym_llm.grading.quotations import own_words
 from gym_llm.types import Episode
 
 SUM = "What is $1+2*3$? Put the answer in \\boxed{}."

@@ -15,6 +15,7 @@ from gym_llm.core.registry.ids import env_ids
 _ROOT = Path(__file__).parents[4]
 _ROW = re.compile(r"^\| `(\w+)` \| ([^|]+) \| [^|]+ \|$", re.MULTILINE)
 _KINDS = {"empty", "refusal", "hedge", "cut off", "question", "prompt echo", "all options", "option list", "constant"}
+_KINDS |= {"denied", "asked", "withdrawn", "thought"}
 
 
 def accepted() -> dict[str, set[str]]:
