@@ -144,9 +144,8 @@ def unmeant(env: VerifierEnv, task: PreparedTask) -> Iterator[tuple[str, str, st
     answer = taken_apart(whole, task.row).text
     for kind, forms in UNMEANT.items():
         values = [answer, f"\\boxed{{{answer}}}", f"$\\boxed{{{answer}}}$"]
-        for value in (
-            [whole] if kind == "thought" else values if len(answer) <= _LONGEST_UNMEANT and "\n" not in answer else []
-        ):
+        is_short = len(answer) <= _LONGEST_UNMEANT and "\n" not in answer
+        for value in [whole] if kind == "thought" else values if is_short else []:
             yield from ((kind, text, text) for text in (form.replace("{}", value) for form in forms))
 
 

@@ -26,9 +26,9 @@ from gym_llm.grading.call_matching import (
 )
 from gym_llm.grading.json_schema import json_schema
 from gym_llm.grading.text_metrics import in_worker
+from gym_llm.tokens.parsers.thinking import without_cut_thought
 from gym_llm.types import Item, Row, known
 from gym_llm.utils.extras import install
-from gym_llm.tokens.parsers.thinking import without_cut_thought
 
 Share = Annotated[float, Field(ge=0, le=1)]
 DEADLINE = 5.0  # seconds of CPU time; a long script takes one, hostile texts take longer
