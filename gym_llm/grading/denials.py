@@ -24,7 +24,9 @@ _OPENING = " \n\t*_`\"'“‘([{}$~\\"
 _BELIEFS = ("doubt", "think", "believe", "sure", "certain", "convinced")
 _NEGATIONS = ("not", "n't", "n’t", "isnt", "never", "neither", "nor", "than", "instead", "anything")
 # The last three letters of what `_DENIAL` matches, and words of which it has one: most texts are passed over quickly.
-_ENDS = dict.fromkeys(("not", "n't", "n’t", "ver", "her", "snt", "nor", "han", " of", "but", "ual"), _NEGATIONS)
+_ENDS: dict[str, tuple[str, ...]] = dict.fromkeys(
+    ("not", "n't", "n’t", "ver", "her", "snt", "nor", "han", " of", "but", "ual"), _NEGATIONS
+)
 _ENDS |= dict.fromkeys(("ily", "lly", "tly", "ven", "wer", "ion", "ult", "ice", "lue", "ber"), _NEGATIONS)
 _ENDS |= {" be": (*_NEGATIONS, *_BELIEFS)}
 _ENDS |= dict.fromkeys((" is", "was", "t's", "s's", "t’s", "s’s"), _BELIEFS)
