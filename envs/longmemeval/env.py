@@ -74,7 +74,11 @@ class LongMemEval(JudgedEnv):
         abstains = about.abstention
         if abstains is None or self.conform:
             abstains = bool(abstains) or "_abs" in about.question_id
-        reply = nemo_strip(episode.text) if self.conform else strip_thinking(episode.text)
+        reply = (
+            nemo_strip(episode.text)
+            if self.conform
+            else strip_thinking(episode.text, unclosed=False).partition("<think>")[0].strip()
+        )
         details = {
             "question_id": about.question_id,
             "question_type": about.question_type,
