@@ -5,8 +5,8 @@
 
 The answers are refusals, hedges, constants (0, 1, A, True, `10^{-40}`, ...) in every usual form, and all options.
 They are also the question, echoes of the prompt, option lists, and answers that are cut off. More texts have the right
-answer and do not give it: they deny it, ask for it, take it back, or break off in a thought. A judge always says no. A
-constant that is a task's right answer is not counted.
+answer and do not give it: it is denied, asked for, taken back, or in a thought without an end. A judge always says no.
+A constant that is a task's right answer is not counted.
 
 docs/how-to/attack.md lists the kinds of answers that are paid for a good reason, and a test compares.
 

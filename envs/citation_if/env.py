@@ -92,8 +92,7 @@ class CitationIF(VerifierEnv):
 
     def verify(self, task: Task, episode: Episode) -> Verdict | Awaitable[Verdict]:
         """Find the citations and pass them through the gates."""
-        rules, text = task.verifier, episode.messages_text
-        text = text if self.conform else without_cut_thought(text)
+        rules, text = task.verifier, without_cut_thought(episode.messages_text)
         calls = sum(1 for _ in episode.function_calls())
         if rules.grammar is None:
             return judge(rules, text, calls, Citations([], False, True))

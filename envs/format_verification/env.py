@@ -67,8 +67,7 @@ class FormatVerification(VerifierEnv):
 
     def verify(self, task: Task, episode: Episode) -> Verdict | Awaitable[Verdict]:
         """Look for the lines or the markers."""
-        verifier, text = task.verifier, episode.text
-        text = text if self.conform else without_cut_thought(text)
+        verifier, text = task.verifier, without_cut_thought(episode.text)
         if isinstance(verifier, Lines):
             if is_quick(verifier.verify_regex, text, by_line=True):
                 return _lines_verdict(verifier, count_lines((verifier.verify_regex, text)))

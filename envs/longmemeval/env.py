@@ -74,11 +74,8 @@ class LongMemEval(JudgedEnv):
         abstains = about.abstention
         if abstains is None or self.conform:
             abstains = bool(abstains) or "_abs" in about.question_id
-        reply = (
-            nemo_strip(episode.text)
-            if self.conform
-            else strip_thinking(episode.text, unclosed=False).partition("<think>")[0].strip()
-        )
+        said = strip_thinking(episode.text, unclosed=False).partition("<think>")[0].strip()
+        reply = nemo_strip(episode.text) if self.conform else said
         details = {
             "question_id": about.question_id,
             "question_type": about.question_type,

@@ -1,4 +1,4 @@
-"""What a model says of its own as its answer: no thoughts, no copies of the prompt, nothing that it takes back."""
+"""The words by which a model answers: no thoughts, no copies of the prompt, nothing that it takes back."""
 
 from __future__ import annotations
 
