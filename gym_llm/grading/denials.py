@@ -57,6 +57,7 @@ _WITHDRAWN = re.compile(
     r"\W{0,8}(?:I (?:do not|don.t) know(?: the answer)?\W{0,4})?\Z",
     re.IGNORECASE,
 )
+_WITHDRAWING = ("wrong", "correct", "mistake", " not ", "scratch", " back", "ignore", "disregard", "forget")
 _LONGEST_WITHDRAWAL = 160  # characters
 
 
@@ -110,4 +111,6 @@ def is_withdrawn(text: str) -> bool:
     >>> [is_withdrawn(f"So B. {end}") for end in ("No wait, that is wrong.", "Actually, C is wrong.", "Wait. It is C.")]
     [True, False, False]
     """
-    return _WITHDRAWN.search(text[-_LONGEST_WITHDRAWAL:]) is not None
+    end = text[-_LONGEST_WITHDRAWAL:]
+    lowered = end.lower()
+    return any(word in lowered for word in _WITHDRAWING) and _WITHDRAWN.search(end) is not None

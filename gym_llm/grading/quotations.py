@@ -39,7 +39,7 @@ def own_words(text: str, episode: Episode) -> str:
     for item in (*episode.request["input"], *episode.items):
         if item.get("role") in ("user", "system", "developer"):
             for message in content_texts(item.get("content")):
-                if 2 * _MOST_PARTS * len(text) > len(message):
+                if 2 * _MOST_PARTS * len(text) > len(message) and _may_repeat(text, message):
                     text = _without(text, message)
     return text
 
@@ -51,6 +51,15 @@ def meant_words(text: str, episode: Episode) -> str:
     """
     text = strip_thinking(text)
     return "" if is_withdrawn(text) else own_words(text, episode)
+
+
+def _may_repeat(text: str, message: str) -> bool:
+    """Return whether a text has the first word of a short message, or of its last line: most answers do not."""
+    if len(message) > 2 * _LEAST_PART:
+        return True
+    said = text.lower()
+    words = (_WORD.search(part) for part in (message, message.rstrip().rpartition("\n")[2]))
+    return any(word is None or word[0].lower() in said for word in words)
 
 
 def _without(text: str, message: str) -> str:
