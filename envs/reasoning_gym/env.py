@@ -16,8 +16,9 @@ from gym_llm.core.compat import NemoCompatible
 from gym_llm.envs.reasoning_gym.names import dataset_names
 from gym_llm.errors import DataError, DeadlinePassed, WorkerDied
 from gym_llm.grading.answers import last_box, last_boxed
+from gym_llm.grading.denials import is_withdrawn
 from gym_llm.grading.extraction import last_fence, last_tagged
-from gym_llm.grading.quotations import meant_words
+from gym_llm.tokens.parsers.thinking import strip_thinking
 from gym_llm.types import Row
 from gym_llm.utils.json_codec import dumps
 from gym_llm.utils.text import did_you_mean
@@ -122,7 +123,7 @@ class ReasoningGym(NemoCompatible):
 
     async def verify(self, task: Task, episode: Episode) -> Verdict:
         """Have the library score what stands in the tags, or in a box, or all of it."""
-        answer = _find_as_nemo_gym(episode.text) if self.conform else _find(meant_words(episode.text, episode))
+        answer = _find_as_nemo_gym(episode.text) if self.conform else _find(strip_thinking(episode.text))
         name = task.metadata["source_dataset"]
         entry = {"question": task.question, "answer": task.answer, "metadata": task.metadata}
         score, timed_out = 0.0, False
@@ -172,10 +173,13 @@ def _checked(composite: dict[str, Any]) -> dict[str, Any]:
 
 
 def _find(text: str) -> str:
+    """Return the answer in a text; copies of the prompt stay, since a puzzle's answer may be one."""
+    if is_withdrawn(text):
+        return ""
     for found in (last_tagged(text, "answer"), last_boxed(text), _named(text)):
         if found is not None:
             return found.strip()
-    is_denied = "</answer>" in text or last_box(text, mentions=True) is not None
+    is_denied = 0 <= text.find("<answer>") < text.rfind("</answer>") or last_box(text, mentions=True) is not None
     return "" if is_denied else text.strip()
 
 
