@@ -16,6 +16,7 @@ _LETTERS = re.compile(r"(?<![\\A-Za-z])[^\W\d_]{2,}")  # no LaTeX command
 _LEAST_LETTERS = 6  # bytes of letters in a sentence; a formula has fewer
 _LEAST_LINE = 7  # words of a message's first or last line that are a quotation
 _OPTION = re.compile(r"\W{0,8}[A-Za-z0-9]{1,2}[).:\]]")
+_ASKING = frozenset(("user", "system", "developer"))
 _MOST_PARTS = 8  # into which a long message is cut
 _LONGEST_KEPT = 20_000  # characters of a message that is remembered
 _LEAST_PART = 60  # words of such a part
@@ -36,11 +37,15 @@ def own_words(text: str, episode: Episode) -> str:
     >>> own_words("What is $3+4$? It is 7.", asked), own_words("3 + 4", asked)
     (' $? It is 7.', '3 + 4')
     """
+    said = ""
     for item in (*episode.request["input"], *episode.items):
-        if item.get("role") in ("user", "system", "developer"):
-            for message in content_texts(item.get("content")):
-                if 2 * _MOST_PARTS * len(text) > len(message) and _may_repeat(text, message):
-                    text = _without(text, message)
+        if item.get("role") in _ASKING:
+            content = item.get("content")
+            for message in (content,) if isinstance(content, str) else content_texts(content):
+                if 2 * _MOST_PARTS * len(text) > len(message):
+                    said = said or _lowered(text)
+                    if len(message) > 2 * _LEAST_PART or _may_repeat(said, message):
+                        text, said = _without(text, said, message)
     return text
 
 
@@ -53,28 +58,35 @@ def meant_words(text: str, episode: Episode) -> str:
     return "" if is_withdrawn(text) else own_words(text, episode)
 
 
-def _may_repeat(text: str, message: str) -> bool:
+def _may_repeat(said: str, message: str) -> bool:
     """Return whether a text has the first word of a short message, or of its last line: most answers do not."""
-    if len(message) > 2 * _LEAST_PART:
+    word = _WORD.search(message)
+    if word is None or word[0].lower() in said:
         return True
-    said = text.lower()
-    words = (_WORD.search(part) for part in (message, message.rstrip().rpartition("\n")[2]))
-    return any(word is None or word[0].lower() in said for word in words)
+    if "\n" not in message:
+        return False
+    word = _WORD.search(message.rstrip().rpartition("\n")[2])
+    return word is None or word[0].lower() in said
 
 
-def _without(text: str, message: str) -> str:
-    """Return a text without a message. The time is linear, and short if the text lacks a long word of the message."""
+def _lowered(text: str) -> str:
+    """Return a text in small letters, of the same length: "İ" would become two characters."""
     said = text.lower()
-    if len(said) != len(text):
-        said = text  # "İ" becomes two characters
-    said = said.replace("\\n", "  ")  # a line break in JSON
+    return (said if len(said) == len(text) else text).replace("\\n", "  ")  # a line break in JSON
+
+
+def _without(text: str, said: str, message: str) -> tuple[str, str]:
+    """Return a text without a message, and in small letters. The time is linear, and short without its long words."""
     sentences = _sentences(message) if len(message) <= _LONGEST_KEPT else _sentences.__wrapped__(message)
     sentences = [each for each in sentences if all(word in said for word in each.longest)]
     if not sentences:
-        return text
+        return text, said
     joined = f" {' '.join(_WORD.findall(said))} "
     places = [(place, each.words) for each in sentences for place in _places(joined, each.text)]
-    return _cut(text, places, said) if places else text
+    if not places:
+        return text, said
+    text = _cut(text, places, said)
+    return text, _lowered(text)
 
 
 class _Sentence(NamedTuple):
