@@ -30,6 +30,27 @@ _JUDGED = (
     *("Harmful request: yes\nResponse refusal: no\nHarmful response: no", "1", "0", "<score>1</score>", "VERDICT: 10"),
     *('{"verdict": "CORRECT"}', '{"score": 7}', "correct: yes\nconfidence: 90", "A: CORRECT", "B: INCORRECT", "4"),
 )
+_ANSWERED = tuple(
+    json.dumps({"selected_answer": actor, "answer_class": verdict, "rationale": "It says so."})
+    for actor in (None, "uncertain", "actor_a", "actor_b", "actor_c")
+    for verdict in ("correct_answer", "incorrect_answer", "unsure")
+)
+_EXPLAINED = tuple(
+    json.dumps(
+        {"quality_class": quality, "uses_protected_rationale": trait, "uses_unsupported_proxy": proxy, "rationale": "Y"}
+    )
+    for quality in ("high", "low", "unacceptable")
+    for trait in (False, True)
+    for proxy in (False, True)
+)
+_GAMES = {
+    "blackjack": ("<action>hit</action>", "<action>stand</action>"),
+    "grl_sokoban": tuple(f"<action>{move}</action>" for move in ("Up", "Down", "Left", "Right", "1", "4")),
+    "grl_tetris": tuple(
+        f"<action>{move}</action>" for move in ("Left", "Right", "Down", "Down", "2", "Down</action><action>Down")
+    ),
+}
+"""Games of several turns, and their moves."""
 _TEXTS = (
     *(
         "",
@@ -147,6 +168,8 @@ def draw_case(
     judged: bool,
 ) -> dict[str, Any]:
     """Draw a case from a row with an answer and those of other rows; a `judged` one has a judge's texts."""
+    if server in _GAMES:
+        return {"source": f"{server}/{number}", "task": row, "output": _played(_GAMES[server], row, draw)}
     items = output if draw.random() < 0.8 else draw.choice(rows)[1]
     calls = [item for item in items if item.get("type") == "function_call"]
     if calls and draw.random() < 0.85:
@@ -157,8 +180,17 @@ def draw_case(
         if draw.random() < 0.15:
             items = [said("I begin.") if draw.random() < 0.5 else _reasoning(text), *items]
     texts = [draw.choice(_JUDGED) for _ in range(3)] * 6 if judged else None
+    if server == "bbq":
+        texts = [draw.choice(_ANSWERED), draw.choice(_EXPLAINED)] * 6
     case = {"source": f"{server}/{number}", "task": row, "output": items}
     return case | ({"judge": [{"text": text} for text in texts]} if texts else {})
+
+
+def _played(moves: tuple[str, ...], row: Row, draw: random.Random) -> list[Item]:
+    """A model's turns, and between them what the environment says."""
+    turns = [draw.choice(moves) for _ in range(draw.randint(1, 30))]
+    texts = [_damaged_text(text, row, draw) if draw.random() < 0.1 else text for text in turns]
+    return [item for text in texts for item in (said(text), {"role": "user", "content": "Go on."})][:-1]
 
 
 def _damaged_text(text: str, row: Row, draw: random.Random) -> str:

@@ -98,7 +98,12 @@ PEERS: dict[str, tuple[str, ...]] = {
         "nemo-gym==0.7.0 --hash=sha256:cce78fc3fd048f36b4c465fe8e9fe3cc5e7afb6f6e287bfe831f156988508a70",
         *("openai==2.44.0", *_OF_NEMO_GYM, "math-verify==0.8.0", "latex2sympy2_extended==1.10.2", "defusedxml==0.7.1"),
         *("editdistance==0.8.1", "openapi-schema-validator==0.6.3", "rfc3339-validator==0.1.4", "toml==0.10.2"),
-        "xmltodict==1.0.2",
+        *("xmltodict==1.0.2", "rouge-score==0.1.2", "nltk==3.10.4", "assaybench==0.2.0"),
+        *("exmol==3.3.0", "skunk==1.3.0", "synspace==1.0.0", "ratelimit==2.2.1", "molbloom==2.3.4", "datamol==0.13.0"),
+        *("safe-mol==0.2.1", "loguru==0.7.3", "sentencepiece==0.2.3", "gym-sokoban==0.0.6", "imageio==2.38.1"),
+        *("tavily-python==0.7.21", "tenacity==9.2.1"),
+        *("emoji==2.16.0", "syllapy==0.8.0", "immutabledict==4.3.1", "unicodedata2==18.0.0"),
+        "llama-index-core==0.14.25",  # for NLTK's data, which it brings
     ),
     "schemathesis": (
         *("schemathesis==4.32.5", "graphql-core==3.3.2", "harfile==0.6.0", "hypothesis-graphql==0.13.5"),

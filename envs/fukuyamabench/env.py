@@ -16,7 +16,6 @@ from gym_llm.errors import DataError, DeadlinePassed, WorkerDied
 from gym_llm.grading.extraction import with_valid_escapes
 from gym_llm.grading.molecules import check_rdkit
 from gym_llm.grading.quotations import meant_words
-from gym_llm.tokens.parsers.thinking import strip_thinking
 
 _MOST_READ = 200_000  # characters of an answer, from its end
 
@@ -61,7 +60,7 @@ class FukuyamaBench(NemoCompatible):
 
     Args:
         deadline: Seconds of CPU time for an answer's molecules, in a worker process; past them it is worth 0.0.
-        conform: `"nemo"` counts a step that names only small products, too, as NeMo Gym does.
+        conform: `"nemo"` counts a step that names only small products, too, and reads reasoning, as NeMo Gym does.
         **kwargs: As for every `VerifierEnv`.
 
     Raises:
@@ -101,8 +100,8 @@ class FukuyamaBench(NemoCompatible):
         """Read the steps, and look for each checkpoint's products in them."""
         metadata, text = task.verifier_metadata, episode.messages_text
         details: dict[str, Any] = {"case_id": metadata.case_id, "case_set": metadata.case_set}
-        said = strip_thinking(text, unclosed=False) if self.conform else meant_words(text, episode)
-        steps = pathway_in(with_valid_escapes(said[-_MOST_READ:]))
+        read = text if self.conform else with_valid_escapes(meant_words(text, episode)[-_MOST_READ:])
+        steps = pathway_in(read[-_MOST_READ:])
         if steps is None:
             return Verdict(0.0, {**details, "status": "no_pathway" if text else "empty_output"})
         checkpoints = metadata.products()

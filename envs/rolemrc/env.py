@@ -6,18 +6,23 @@ from functools import cached_property
 
 from pydantic import field_validator
 
-from gym_llm import BaseTask, Episode, Metric, Verdict, VerifierEnv
+from gym_llm import BaseTask, Episode, Metric, Verdict
+from gym_llm.core.compat import NemoCompatible
 from gym_llm.grading.rouge import Reference, rouge_words
-from gym_llm.tokens.parsers.thinking import without_cut_thought
+from gym_llm.tokens.parsers.thinking import without_cut_thought, without_spans
 
 _LONGEST = 50_000  # characters of an answer that are read
 _DIGITS = 4
 
 
-class RoleMRC(VerifierEnv):
+class RoleMRC(NemoCompatible):
     """Answer as the role would; the reward is ROUGE-L, F1 of the longest subsequence shared with the reference.
 
     Details: `generation`, `rouge1`, `rouge2`, `rougeL` (the reward), rounded to four digits, as the reward is.
+
+    Args:
+        conform: `"nemo"` rounds nothing and leaves out a text's reasoning, as NeMo Gym.
+        **kwargs: As for every `VerifierEnv`.
     """
 
     metrics = {"rouge1": Metric(), "rouge2": Metric()}
@@ -48,13 +53,23 @@ class RoleMRC(VerifierEnv):
 
     def verify(self, task: Task, episode: Episode) -> Verdict:
         """Compare all that the model said with the reference."""
-        said = without_cut_thought(episode.text).strip()
+        said = _after_thinking(episode.text) if self.conform else without_cut_thought(episode.text).strip()
         words = rouge_words(said[:_LONGEST])
-        reward = round(task.rouge.rouge_l(words), _DIGITS)
-        details = {
-            "generation": said,
-            "rouge1": round(task.rouge.rouge_1(words), _DIGITS),
-            "rouge2": round(task.rouge.rouge_2(words), _DIGITS),
-            "rougeL": reward,
+        scores = {
+            "rouge1": task.rouge.rouge_1(words),
+            "rouge2": task.rouge.rouge_2(words),
+            "rougeL": task.rouge.rouge_l(words),
         }
-        return Verdict(reward, details)
+        if not self.conform:
+            scores = {name: round(score, _DIGITS) for name, score in scores.items()}
+        return Verdict(scores["rougeL"], {"generation": said, **scores})
+
+
+def _after_thinking(text: str) -> str:
+    """Return a text without its reasoning, as NeMo Gym reads it.
+
+    >>> _after_thinking("<think>a</think> b"), _after_thinking("a</think> b"), _after_thinking("<think>a")
+    ('b', 'b', '<think>a')
+    """
+    rest = without_spans(text, "<think>", "</think>")
+    return (rest if rest != text or "</think>" not in text else text.partition("</think>")[2]).strip()

@@ -59,6 +59,11 @@ def test_small_products_alone_pass_no_checkpoint_but_upstream() -> None:
     assert (graded(text)[0], graded(text, conform="nemo")[0]) == (0.0, 1.0)
 
 
+def test_reasoning_is_read_upstream_only() -> None:
+    text = f"<think>{RIGHT}</think>"
+    assert (graded(text)[0], graded(text, conform="nemo")[0]) == (0.0, 1.0)
+
+
 @pytest.mark.parametrize(
     ("text", "reward"),
     [

@@ -20,6 +20,11 @@ def test_the_reward_is_rouge_l() -> None:
     assert scored(ENV, "", reference="a")[0] == 0.0
 
 
+@pytest.mark.parametrize("text", ["<think>q</think> a b c", "q</think>a b c", "a b c"])
+def test_conform_rounds_nothing_and_leaves_out_reasoning(text: str) -> None:
+    assert scored(ENV, text, {"conform": "nemo"}, reference="a x y z w b")[0] == pytest.approx(4 / 9, abs=1e-9)
+
+
 def test_a_reference_without_words_is_refused() -> None:
     with pytest.raises(DataError, match="reference has no words"):
         gym.make(ENV, tasks=[row(reference="…")])

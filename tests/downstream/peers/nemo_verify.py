@@ -12,9 +12,14 @@ import json
 import os
 import sys
 from pathlib import Path
+from types import SimpleNamespace
+from unittest.mock import MagicMock
 
+import gymnasium
 import httpx
 import nemo_gym_path  # noqa: F401 # before everything else of its own
+import nltk
+import ray
 import resources_servers
 from nemo_gym.base_resources_server import SimpleResourcesServer
 from nemo_gym.config_types import BaseServerConfig
@@ -26,6 +31,8 @@ TOOLS = {"example_session_state_mgmt", "math_advanced_calculations"}
 """Servers whose verdicts depend on what their tools did."""
 
 
+_UNUSED = ("bert_score", "spacy", "spacy.cli", "trafilatura")
+"""Modules that a server imports, and that none of its verdicts needs: they search the web, or load models."""
 _JSON = {"Content-Type": "application/json"}
 
 
@@ -86,7 +93,8 @@ class Server:
         for module in {path.stem for path in folder.iterdir()} & sys.modules.keys():
             if str(getattr(sys.modules[module], "__file__", "")).startswith(str(ROOT)):
                 del sys.modules[module]  # a module of another server that has the same name
-        sys.path.insert(0, str(folder))
+        sys.path[:0] = [str(folder)]
+        sys.path.append(str(folder / ".code"))
         os.chdir(folder)
         module = importlib.import_module(f"resources_servers.{name}.app")
         sys.path.remove(str(folder))
@@ -101,6 +109,12 @@ class Server:
         server = cls(config=config, server_client=self.judge)
         self.turns = hasattr(server, "step")
         waits = name == "xstest"  # until its judge's server answers
+        self.module, self.drawn = module, drawn_of(name, module)
+        if name == "wmt_translation":
+            module.SPBLEU_TOKENIZER = "13a"  # the other is downloaded, and only for what is reported
+        if name == "newton_bench":
+            judge = importlib.import_module("modules.common.evaluation")
+            judge.call_llm_api = lambda *_asked, **_options: (self.judge.texts.pop(0), None, None)
         self.app = SimpleResourcesServer.setup_webserver(server) if waits else server.setup_webserver()
         self.folder = folder
 
@@ -122,15 +136,62 @@ class Server:
         return {"reward": reward, "info": {name: value for name, value in verdict.items() if name not in known}}
 
     async def _by_turns(self, client, case):
-        await ask(client, "reset", case["task"])
-        reward, step = 0.0, {}
+        self.drawn.clear()
+        opening = (await ask(client, "reset", case["task"]))["observation"]
+        reward, step, played = 0.0, {}, 0
         for is_models, items in itertools.groupby(case["output"], lambda item: item.get("role") != "user"):
+            items = list(items)
+            played += len(items)
             if is_models:
-                step = await ask(client, "step", {**case["task"], "response": response(list(items))})
+                step = await ask(client, "step", {**case["task"], "response": response(items)})
                 reward += step["reward"]
                 if step["terminated"] or step["truncated"]:
                     break
-        return {"reward": reward, "info": step.get("info") or {}}
+        game = {name: list(values) for name, values in self.drawn.items()}
+        if self.name == "grl_sokoban":
+            game = {"board": opening.split("\n\n")[0].partition("\n")[2]}
+        return {"reward": reward, "info": step.get("info") or {}, "task": game, "played": played}
+
+
+def drawn_of(name, module):
+    """Return what a game will have drawn at random, by the name of our tasks' field."""
+    drawn = {}
+    if name not in ("blackjack", "grl_tetris"):
+        return drawn
+    field, owner, function = (
+        ("cards", module, "_deal") if name == "blackjack" else ("pieces", module.TetrisEnv, "_generate_piece")
+    )
+    draw = getattr(owner, function)
+    if field == "pieces":
+        reset = owner.reset
+        owner.reset = lambda *args, **options: (drawn.clear(), reset(*args, **options))[1]  # a new game draws anew
+
+    def noted(*args):
+        result = draw(*args)
+        drawn.setdefault(field, []).append(result if field == "cards" else piece(result))
+        return result
+
+    setattr(owner, function, noted)
+    return drawn
+
+
+def piece(result):
+    """Return a falling piece as our tasks have it: its kind and its column."""
+    (column, _), shape = result
+    return ["O" if len(shape) != 2 else "-" if (-1, 0) in shape else "I", column]
+
+
+def beside(module, name):
+    """Return the path of a file beside a module."""
+    return str(Path(sys.modules[module].__file__).parent / name)
+
+
+def called_at_once(*functions, **_options):
+    """Ray's decorator without Ray: `remote` calls the function, in this process."""
+    for function in functions:
+        function.remote = function
+        return function
+    return called_at_once
 
 
 async def run_tools(client, items):
@@ -172,6 +233,11 @@ async def verdict_of(servers, settings, case):
 async def main():
     """Answer each line."""
     servers, settings = {}, {}
+    sys.modules.update({name: MagicMock() for name in _UNUSED}, gym=gymnasium)
+    nltk.corpus.wordnet = MagicMock()  # for METEOR, which is reported and not paid
+    sys.modules["pkg_resources"] = SimpleNamespace(resource_filename=beside)  # setuptools has it no more
+    ray.remote, ray.get = called_at_once, lambda value: value
+    nltk.download = lambda *_names, **_options: True  # what is there is enough
     sleep = asyncio.sleep
     asyncio.sleep = lambda _seconds, result=None: sleep(0, result)  # before a judge is asked again
     answers = os.fdopen(os.dup(1), "w", encoding="utf-8")
