@@ -81,7 +81,7 @@ class BFCL(VerifierEnv):
         matched, text = 0, episode.text
         unread = not calls and has_unread_call(text, task.names)
         if task.wants_no_call:
-            reward = float(not calls and not unread and bool(text.strip()))
+            reward = float(not calls and not unread and any(one.isprintable() and not one.isspace() for one in text))
         elif task.wants_any_call:
             names = {tool_name(function.name) for function in task.functions}
             reward = float(bool(calls) and all(c.name in names and isinstance(c.arguments, dict) for c in calls))

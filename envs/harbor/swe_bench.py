@@ -26,7 +26,7 @@ _PYTEST = re.compile(r"^(?:\[gw\d+\](?: \[ *\d+%\])? )?(PASSED|FAILED|ERROR|SKIP
 _PROGRESS = re.compile(r"^(\S+::.*\S)\s+(PASSED|FAILED|ERROR|SKIPPED|XFAIL|XPASS)(?: \(.*\))?(?:\s*\[ *\d+%\])?\s*$")
 _UNITTEST = re.compile(r"^(\w+ \([\w.]+\))(?:\n.*)? \.\.\. (ok|FAIL|ERROR|skipped.*|expected failure)$", re.MULTILINE)
 _UNITTEST_LINE = re.compile(r"^(\S.*?) \.\.\. (ok|FAIL|ERROR|skipped.*|expected failure)$", re.MULTILINE)
-_SYMPY = re.compile(r"^(test_\w+)(?: .*)? (ok|F|E)$", re.MULTILINE)
+_SYMPY = re.compile(r"^(test_\w+)(?: .*)? (ok|F|E)(?: +\[(?:OK|FAIL)\])?$", re.MULTILINE)
 _BUTTONS = {"MouseButton.LEFT": "1", "MouseButton.MIDDLE": "2", "MouseButton.RIGHT": "3"}
 _BUTTON = re.compile("|".join(_BUTTONS))
 _PASSED = {"PASSED", "XFAIL", "ok", "expected failure"}
@@ -85,7 +85,7 @@ def _events(output: str) -> Iterator[tuple[str, str]]:
             name = match[2].strip() if match[1] == "PASSED" else match[2].partition(" - ")[0].strip()
             yield from ((one, match[1]) for one in {name, name.split()[0]} if name)
         elif match := _PROGRESS.match(line):
-            yield match[1], match[2]
+            yield from ((one, match[2]) for one in {match[1], match[1].partition(" <- ")[0]})
     for pattern in (_UNITTEST, _UNITTEST_LINE, _SYMPY):
         for name, state in pattern.findall(output):
             yield name, log_parsers.SKIPPED if state.startswith("skipped") else state

@@ -59,7 +59,7 @@ class _Block:
     def fence(self, text: str, end: int, *, closed: bool = True) -> Fence:
         """Return the block that ends here."""
         body = text[self.start : end].removesuffix("\n").removesuffix("\r")
-        return Fence(self.language, _without_margin(body, self.margin).lstrip(_INVISIBLE), closed, self.info)
+        return Fence(self.language, _without_margin(body, self.margin).strip(_INVISIBLE), closed, self.info)
 
 
 def fences(text: str) -> Iterator[Fence]:

@@ -25,6 +25,7 @@ _INERT = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.Import, ast.I
 _STATEMENT = re.compile(
     r"(?:async\s+def|def|class)\s+\w+\s*[(:]|import\s+[\w., ]+$|from\s+[\w.]+\s+import\b|@\w+|\w+\s*=[^=]"
 )
+_INVISIBLE = {0xFEFF: None, 0x200B: None, 0x2060: None, 0xA0: " "}
 _MOST_CUTS = 4
 _BUILTINS = frozenset(dir(builtins)) | {"__name__", "__file__"}
 
@@ -182,8 +183,15 @@ def python_fragment(text: str, entry_point: str | None) -> str | None:
 def _bodies(text: str) -> tuple[list[str], list[str]]:
     """Return the closed blocks of Python, and all others."""
     closed = [fence for fence in fences(without_cut_thought(text)) if fence.closed][-_MOST_BLOCKS:]
-    pythons = [fence.body for fence in closed if fence.language in PYTHON]
-    return pythons, [fence.body for fence in closed if fence.language not in PYTHON]
+    pythons = [_visible(fence.body) for fence in closed if fence.language in PYTHON]
+    return pythons, [_visible(fence.body) for fence in closed if fence.language not in PYTHON]
+
+
+def _visible(code: str) -> str:
+    """Return code without invisible characters, and with plain blanks, if it is no Python with them."""
+    if code.isascii() or (shown := code.translate(_INVISIBLE)) == code or _Block(code, ()).tree:
+        return code
+    return shown if _Block(shown, ()).tree else code
 
 
 def _blocks(bodies: Sequence[str]) -> list[_Block]:

@@ -26,6 +26,9 @@ _PARSERS = {
     "<|tool_call|>": "granite",
     "<|channel|>commentary": "openai",
     "<|START_ACTION|>": "cohere",
+    "<|tool_call_start|>": "lfm2",
+    "<|python_start|>": "llama4_pythonic",
+    "<｜DSML｜": "deepseek_v32",
     "functools[": "phi4_mini_json",
     "✿FUNCTION✿": "",
     "<functioncall>": "",
@@ -81,7 +84,8 @@ def parser_for(text: str, functions: Collection[str]) -> str | None:
         return None
     names = "|".join(re.escape(name) for name in functions)
     begins = (
-        rf"(?:^\W{{0,9}}(?:<\w{{1,20}}>)?|:\s{{1,3}}`?)(?:\w+ = )?(?:await )?(?:functions\.|default_api\.)?(?:{names})"
+        rf"(?:^\W{{0,9}}(?:<\w{{1,20}}>)?|:\s{{1,3}}[`\[]?)(?:\w+ = )?(?:await )?"
+        rf"(?:functions\.|default_api\.)?(?:{names})"
     )
     call = rf"{begins}\s?\((?:\)|[^\n]*[=:\d\"'][^\n]*\))\W{{0,9}}(?:</\w{{1,20}}>)?$"
     if names and re.search(call, text, re.MULTILINE):

@@ -20,7 +20,8 @@ _NOUN = (
 )
 _SO = (
     r"(?:(?i:\b(?:so|hence|thus|therefore|it\sis|it['’]s|this\sis|rather|finally|actually|instead|make\s(?:it|that)"
-    r"|(?:I|I['’](?:ll|d)|I\s(?:now|would|will))\s(?:choose|select|pick|grade|assign|give|go\swith|say|answer|change)"
+    r"|(?:I|I['’](?:ll|d)|I\s(?:now|would|will|therefore|thus|hence))"
+    r"\s(?:choose|select|pick|grade|assign|give|go\swith|say|answer|change)"
     r"(?:\s(?:it|this))?(?:\s(?:my\s)?(?:grade|answer|verdict))?(?:\s(?:as|to))?"
     r"|(?:this|it|that|(?:the|its?)(?:\s\w{1,20}){1,2})\s(?:(?:would|should|will)\sget|gets|earns|deserves|receives"
     r"|merits|is\s(?:graded|marked|rated)(?:\sas)?))\b)|[→⇒]),?:?\s{0,2}(?i:an?\s|the\s)?(?i:grade\s)?"
@@ -29,7 +30,7 @@ _OPENING = r"[*_\"'`(\[]{0,4}"
 _CLOSING = r"[\s*_`\"'”’)\]}|.!~]"
 _ENDS = rf"(?={_CLOSING}*(?:$|[,;\n]|(?<=[.!])\s))"
 _LONGEST_LINE = 40
-_MARKUP = " \t.:)*[]('\"`_#>|{}-!"
+_MARKUP = " \t.:)*[]('\"“”‘’`_#>|{}-!"
 
 
 def letter(letters: str, words: Mapping[str, str] | None = None) -> Parser:
@@ -56,7 +57,7 @@ def letter(letters: str, words: Mapping[str, str] | None = None) -> Parser:
     one = rf"(?i:[{letters}])"
     alone = re.compile(
         r"(?:[\s*_]{0,4}(?i:option|choice|label|grade)\s)?"
-        rf"(?:\\boxed\{{|\\text\{{|[\s.:)*\[\](\"'`_#>|{{-]){{0,12}}({one})[\s.:)*\]}}\"'`_|!]{{0,12}}"
+        rf"(?:\\boxed\{{|\\text\{{|[\s.:)*\[\](\"'“‘`_#>|{{-]){{0,12}}({one})[\s.:)*\]}}\"'”’`_|!]{{0,12}}"
     )
     said = "|".join(map(re.escape, names)) or "(?!)"
     at_end = re.compile(rf"(?:[.!?;]\s{{1,2}}|(?<=[^\W\d_]{{2}}):\s{{0,2}}){_OPENING}([{letters}]){_CLOSING}*\Z")

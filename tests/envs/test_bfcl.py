@@ -147,6 +147,10 @@ def test_hostile_arguments_are_wrong(text: str) -> None:
         ('<invoke name="shop_price"></invoke>', "minimax_m2"),
         ("<tool_call>shop_price<arg_key>item</arg_key>", "glm45"),
         ("<tool_call>\n{broken", "hermes"),
+        ("<|tool_call_start|>[f(x=1)]", "lfm2"),
+        ("<|python_start|>[f(x=1)]", "llama4_pythonic"),
+        ('<｜DSML｜invoke name="f">', "deepseek_v32"),
+        ("So I call it: [shop.price(item='a')]", "pythonic"),
         ("<｜tool▁calls▁begin｜>function<｜tool▁sep｜>f", "deepseek_v3"),
         ("<|tool_calls_section_begin|>", "kimi_k2"),
         ("<|channel|>commentary to=functions.f<|message|>{}", "openai"),
@@ -155,6 +159,7 @@ def test_hostile_arguments_are_wrong(text: str) -> None:
         ('shop_price {"item": "a"}', ""),
         ("None of these functions fits.", None),
         ("", None),
+        ("\u200b", None),
         ("I need the item.", None),
         ("I cannot: shop_price(item) has the price of an item.", None),
         ("There are:\n- `shop_price(item)`", None),
@@ -170,7 +175,10 @@ def test_hostile_arguments_are_wrong(text: str) -> None:
 def test_call_like_text_is_no_abstention_and_names_a_parser(text: str, parser: str | None) -> None:
     assert parser_for(text, {"shop.price", "shop_price"}) == parser
     reward, info = scored(ENV_ID, text, {}, functions=[FUNCTION], category="live_irrelevance")
-    assert (reward, info["unread_calls"]) == (float(parser is None and text != ""), int(parser is not None))
+    assert (reward, info["unread_calls"]) == (
+        float(parser is None and text not in ("", "\u200b")),
+        int(parser is not None),
+    )
 
 
 @pytest.mark.parametrize(

@@ -72,6 +72,8 @@ def said(items: list[Item]) -> list[tuple[str, str]]:
         ("<|channel|>analysis to=functions.a.b code<|message|><|call|>", [("a.b", "{}")]),
         ("<|channel|>analysis to=python code<|message|>print(1)<|call|>", [("python", "print(1)")]),
         ("<|start|>assistant<|channel|>final<|message|>4<|return|>", [("message", "4")]),
+        ("<|channel|>final<|message|>4<|end|>\n", [("message", "4")]),
+        ("<|channel|>final<|message|>4<|end|><|start|>assistant<|channel|>final", [("message", "4")]),
         ("<|channel|>final <|constrain|>json<|message|>[4]<|return|>", [("message", "[4]")]),
         ("<|message|>4<|return|>", [("message", "4")]),
         ("<|channel|>other<|message|>4<|end|>", [("message", "4")]),

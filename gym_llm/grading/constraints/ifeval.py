@@ -30,9 +30,10 @@ constraint = Registry("IFEval")
 
 _ANSWERS = ("My answer is yes.", "My answer is no.", "My answer is maybe.")
 _HIGHLIGHT = re.compile(r"\*[^\n*]*\*")
+_EMPHASIS = re.compile(r"\*[^\s*](?:[^\n*]*[^\s*])?\*")
 _DOUBLE_HIGHLIGHT = re.compile(r"\*\*[^\n*]*\*\*")
 _POSTSCRIPTS = {"P.P.S": re.compile(r"p\.\s?p\.\s?s"), "P.S.": re.compile(r"p\.\s?s\.")}
-_MARKS = "\"'“”‘’«»()[]{}*_~`#>:;.,!?-–— \t\r\n"
+_MARKS = "\"'“”‘’«»()[]{}*_~`#>:;.,!?-–— \t\r\n\u200b\u2060\ufeff"
 _WORD_END = re.compile(r"[^\w-]")
 _LABEL = re.compile(r"[\W_]{0,20}(?:title|heading)?[\W_]{0,20}", re.IGNORECASE)
 _BLANK_LINES = re.compile(r"\n[^\S\n]*+\n")
@@ -158,12 +159,17 @@ def one_of_three_answers(text: str) -> bool:
     return any(answer in text for answer in _ANSWERS)
 
 
-@constraint("detectable_format:number_highlighted_sections")
-def number_of_highlights(text: str, num_highlights: Count) -> bool:
-    """Whether the text has at least the given number of `*highlighted*` or `**highlighted**` sections."""
+def official_highlights(text: str, num_highlights: Count) -> bool:
+    """Take anything between two stars on a line for a highlight, as of `2 * 3 * 4`."""
     count = sum(bool(found.strip("*").strip()) for found in _HIGHLIGHT.findall(text))
     count += sum(bool(found[2:-2].strip()) for found in _DOUBLE_HIGHLIGHT.findall(text))
     return count >= num_highlights
+
+
+@constraint("detectable_format:number_highlighted_sections", official=official_highlights)
+def number_of_highlights(text: str, num_highlights: Count) -> bool:
+    """Whether the text has at least the given number of `*highlighted*` or `**highlighted**` sections."""
+    return official_highlights(text if _EMPHASIS.search(text) else "", num_highlights)
 
 
 @constraint("detectable_format:multiple_sections")

@@ -51,6 +51,8 @@ _BARE = re.compile(
 )
 """A header of which a server has left out all special tokens."""
 _SPECIAL = re.compile(r"<\|\w+\|>(?:assistant\b)?")
+_CUT = re.compile(r"(?:<\|start\|>\w*)?(?:<\|channel\|>\w*)?")
+"""What a token limit has left of a header without a recipient, or nothing."""
 _LONGEST_HEADER = 1_000
 """Characters, or token ids; a header is a few words."""
 
@@ -187,7 +189,7 @@ def _take_apart(written: _Text | _Ids) -> list[Piece]:
             if (match := _NO_MARK.match(text)) is None or match.end() == len(text) or len(pieces) >= MAX_PIECES - 2:
                 if (piece := _stray(written, text, start, end)) is None or len(pieces) >= MAX_PIECES - 2:
                     rest = written.text_between(start, written.length)
-                    return pieces if pieces and _START.fullmatch(rest.strip()) else [*pieces, rest]
+                    return pieces if pieces and _CUT.fullmatch(rest.strip()) else [*pieces, rest]
                 pieces.append(piece)
                 start = end[1] if end else written.length
                 continue

@@ -46,7 +46,7 @@ def test_a_block_in_a_list_or_a_quotation_loses_its_indentation(first: str, rest
 @pytest.mark.parametrize(
     ("text", "blocks"),
     [
-        (f"```python\n\ufeff{CODE}\n```", [("python", CODE)]),
+        (f"```python\n\ufeff{CODE}\n\u200b```", [("python", CODE)]),
         (
             "```python\n'''\n    ```py\n    f()\n    ```\n'''\n```",
             [("python", "'''\n    ```py\n    f()\n    ```\n'''")],

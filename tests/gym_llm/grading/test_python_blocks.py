@@ -75,6 +75,8 @@ def test_what_earlier_blocks_define_is_there_and_nothing_else_of_them_runs(block
          "import sys\nsys.stdout.write(sys.stdin.read())"),
         (["print 1", "print 2"], "print 2"),
         (["   print(3)"], "print(3)"),
+        (["if 1:\n\u00a0\u00a0print(3)\u200b"], "if 1:\n  print(3)"),
+        (["print('\u00a0')"], "print('\u00a0')"),
     ],
 )  # fmt: skip
 def test_without_an_entry_point_the_last_program_counts(blocks: list[str], code: str) -> None:

@@ -234,8 +234,11 @@ def test_what_follows_and_what_does_not(name, given, text, followed):
          "a\n\n\n\nb c", False),
         ("length_constraints:nth_paragraph_first_word", {"num_paragraphs": 2, "nth_paragraph": 2, "first_word": "b"},
          "a\n\n**B** c", False),
+        ("length_constraints:nth_paragraph_first_word", {"num_paragraphs": 2, "nth_paragraph": 2, "first_word": "b"},
+         "a\n\n\u200bB c", False),
         ("detectable_format:number_bullet_lists", {"num_bullets": 2}, "- a\n---\n- b", False),
         ("detectable_format:title", {}, "cout << x >> y", True),
+        ("detectable_format:number_highlighted_sections", {"num_highlights": 1}, "2 * 3 * 4", True),
         ("paragraphs:paragraphs2", {}, "a\n\n\n\nb", False),
     ],
 )  # fmt: skip
