@@ -83,7 +83,7 @@ test-all: $(VENV)/.test browser
 
 # Needs neither torch nor Ray.
 $(VENV)/.chaos: pyproject.toml | $(BIN)/python
-	$(BIN)/python -m pip install -q -e ".[math,instructions,reasoning,schema,translation,sandbox]" "pytest<9.2" hypothesis
+	$(BIN)/python -m pip install -q -e ".[math,instructions,reasoning,schema,translation,sandbox]" "pytest<9.2" hypothesis scipy
 	touch $@
 
 chaos: $(VENV)/.chaos
