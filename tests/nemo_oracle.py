@@ -36,13 +36,13 @@ NEEDS_MORE = {
     "code_fim": "asks its library for data by a name that it does not have, and ends",
     "competitive_coding_challenges": "tests of 27 GB, and a server of sandboxes",
     "conversational_tool_use_simulation": "a simulated user",
+    "ether0": "its process ends in the middle of a verdict",
     "genrm_compare": "groups of answers",
     "ns_tools": "hands its answers to math_with_judge, which is played",
     "reasoning_gym": "the library itself scores",
 }
 """Servers that are not played, and why."""
 REPOSITORIES = {
-    "ether0": ("Future-House/ether0", "c8cc676354e926b50ad206a606e04489bc9c95e3", ".ether0"),
     "ifbench": ("allenai/IFBench", "c6767a19bd82ac0536cab950f2f8f6bcc6fabe7c", ".ifbench"),
     "instruction_following": (
         *("abukharin-nv/verifiable-instructions", "f46a5ac87b1400a4f8973039844b6be9b56e3faf"),
@@ -54,6 +54,7 @@ REPOSITORIES = {
 SETTINGS: dict[str, dict[str, Any]] = {
     **{name: {"should_use_judge": True} for name in ("math_with_judge", "polymath", "physics_judge")},
     **{name: {"should_use_judge": True} for name in ("ugphysics_judge", "math_with_autograder")},
+    "assaybench": {"use_gene_mapper": False},  # ours needs HGNC's table for it
     "bbq": {"judge_retry_backoff_seconds": 0.0},
     "litmus_agent": {"float_rel_tol": 1e-6, "float_abs_tol": 1e-6},  # OmegaConf reads 1e-6 as a number, YAML does not
     "google_search": {"google_api_key": "x", "google_cx": "x"},

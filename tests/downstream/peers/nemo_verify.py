@@ -11,6 +11,7 @@ import itertools
 import json
 import os
 import sys
+from concurrent.futures import Future
 from pathlib import Path
 from types import SimpleNamespace
 from unittest.mock import MagicMock
@@ -186,12 +187,28 @@ def beside(module, name):
     return str(Path(sys.modules[module].__file__).parent / name)
 
 
-def called_at_once(*functions, **_options):
+def called_at_once(function=None, **_options):
     """Ray's decorator without Ray: `remote` calls the function, in this process."""
-    for function in functions:
-        function.remote = function
-        return function
-    return called_at_once
+    if function is None:
+        return called_at_once
+    function.remote = lambda *args, **kwargs: Called(function(*args, **kwargs))
+    return function
+
+
+class Called:
+    """What Ray's `remote` returns: its value is had by `ray.get`, by awaiting it and by its future."""
+
+    def __init__(self, value):
+        self.value = value
+
+    def __await__(self):
+        yield from ()
+        return self.value
+
+    def future(self):
+        future = Future()
+        future.set_result(self.value)
+        return future
 
 
 async def run_tools(client, items):
@@ -236,7 +253,7 @@ async def main():
     sys.modules.update({name: MagicMock() for name in _UNUSED}, gym=gymnasium)
     nltk.corpus.wordnet = MagicMock()  # for METEOR, which is reported and not paid
     sys.modules["pkg_resources"] = SimpleNamespace(resource_filename=beside)  # setuptools has it no more
-    ray.remote, ray.get = called_at_once, lambda value: value
+    ray.remote, ray.get = called_at_once, lambda called: called.value
     nltk.download = lambda *_names, **_options: True  # what is there is enough
     sleep = asyncio.sleep
     asyncio.sleep = lambda _seconds, result=None: sleep(0, result)  # before a judge is asked again
