@@ -42,11 +42,23 @@ _PERCENT = UnevaluatedExpr(Rational(1, 100))
 _VERSION = re.compile(r"(?<![\w.])\d+(?:\.\d+){2,}")
 _SCIENTIFIC = re.compile(r"(?<![\w.\\{])(\d{1,30}(?:\.\d{1,30})?)[eE]([+-]?\d{1,6})(?!\.?\w)")
 _NO_ANSWER_AT_END = re.compile(
-    r"(?:\d[\d.,/$]{0,40}\s{1,4}(?:or|maybe|perhaps)\s{1,4}[$\\(]{0,3}-?\d[\d.,/]{0,40}|\b(?:step|case|part)\s\d{1,3})\W{0,6}\Z",
+    r"\d[\d.,/$]{0,40}\s{1,4}(?:or|maybe|perhaps)\s{1,4}[$\\(]{0,3}-?\d[\d.,/]{0,40}\W{0,6}\Z", re.IGNORECASE
+)
+_BEFORE = re.compile(
+    r"\b(?:also be|(?:more|less|greater|fewer|larger|smaller|higher|lower|other) than|between(?: \S{1,20} and)?"
+    r"|(?:is|are|was|be) (?:over|under|above|below|at least|at most|up to))[\s$*(\\]*\Z",
     re.IGNORECASE,
 )
+_AFTER = re.compile(r"\W{0,8}(?:otherwise|(?:or|but) (?:it |this )?(?:could|might|may|also))\b", re.IGNORECASE)
+_LABELS = re.compile(
+    r"(?:\b(?:step|case|part|lemma|theorem|figure|fig\.|equation|eq\.|chapter|section|table)[ $*(]{1,4}"
+    r"|^ {0,3}(?=\d{1,2}[.)] [^\W\d]))\d{1,3}(?![.,/]?\d)",
+    re.IGNORECASE | re.MULTILINE,
+)
+_NEGATIVE = re.compile(r"(?<!\d )\b(?:negative|minus) (?=\d)", re.IGNORECASE)
 _DISPLAYED = (("\\[", "\\]"), ("\\begin{", "\\end{"))
 _LONGEST_END = 200  # characters of it
+_NEAR = 60
 _MENTION = re.compile(r"\\boxed\s*\{[^{}\\]*\}")
 _AS_WRITTEN = NormalizationConfig(basic_latex=True, boxed="none")
 _CJK = r"[\u3040-\u30ff\u4e00-\u9fff\uac00-\ud7af]"
@@ -129,23 +141,29 @@ def grade(expected_and_text: tuple[str, str]) -> tuple[bool, str | None]:
 def _extracted(text: str) -> str | None:
     """Return the answer that math-verify finds in a text without a box: the last of those that stand out most.
 
-    "1 or 2", "Step 1:", a formula without its end and the number of "It is not 3." are none. The library would take the
-    1 of `1e-40` for it.
+    "1 or 2", "more than 1", "Step 1:", a formula without its end and the number of "It is not 3." are none. The library
+    would take the 1 of `1e-40` for it.
     """
     is_cut_off = text.count("$$") % 2 or any(text.rfind(opening) > text.rfind(end) for opening, end in _DISPLAYED)
     if is_cut_off or _NO_ANSWER_AT_END.search(text[-_LONGEST_END:]):
         return None
     text = _SCIENTIFIC.sub(r"$\1\\times 10^{\2}$", text) if len(text) <= _LONGEST_TEXT else text
     text = _MENTION.sub("", _VERSION.sub(_hide_version, plain_symbols(without_emphasis(text[-_LONGEST_TEXT:]))))
-    text = _BESIDE_DIGITS.sub(" ", text)
+    text = _NEGATIVE.sub("-", _LABELS.sub(" ", _BESIDE_DIGITS.sub(" ", text)))
     module = _extraction()
     config = module.ExprExtractionConfig(), module.LatexExtractionConfig(normalization_config=_AS_WRITTEN)
     matches = module.parse(text, config, parsing_timeout=0, extraction_mode="first_match")
     if not matches or not isinstance(matches[-1], str):
         return None
     place = text.rfind(matches[-1])
-    if place >= 0 and not is_given(text, place, place + len(matches[-1])):
-        return None
+    if place >= 0:
+        end = place + len(matches[-1])
+        if (
+            _BEFORE.search(text, max(0, place - _NEAR), place)
+            or _AFTER.match(text, end)
+            or not is_given(text, place, end)
+        ):
+            return None
     percent = "\\%" if _has_percent(matches) and "%" not in matches[-1] else ""
     return matches[-1].translate(_SHOWN) + percent
 

@@ -12,8 +12,8 @@ from pydantic import field_validator
 
 from gym_llm import Episode, Metric, Verdict
 from gym_llm.envs.math_verify.env import MathVerify
+from gym_llm.grading.answers import boxed_answer
 from gym_llm.grading.extraction import last_brace_box
-from gym_llm.grading.math_answers import boxed_answer
 from gym_llm.judge import FAILS, JudgedEnv, Judgement, labels
 from gym_llm.types import Row
 

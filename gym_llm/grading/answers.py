@@ -18,6 +18,7 @@ _MOST_BRACES = 50_000
 """Braces and backslashes that are looked at, some 20 ms; no answer has more."""
 
 
+_NEAR_BOX, _MOST_BOXES = 200, 16
 _LONGEST_MENTION = 80
 _TOO_LONG = _LONGEST_MENTION + 1
 _BLANK = (
@@ -128,6 +129,48 @@ def _last_closed_box(text: str, start: int, is_skipped: Callable[[str], bool] | 
             if not open_braces and start > 0:
                 break
     return best if best[0] >= 0 else None
+
+
+_BETWEEN = re.compile(
+    r"(?:\s|\$|\\[()\[\],;:! ]|,|;|\*|and|or|\\text\s*\{\s*,?\s*(?:and|or)\s*\}|\\q?quad|&|\\\\"
+    r"|[a-zA-Z](?:_\{?\w\}?)?\s*=)*"
+)
+_BARE_BOX = re.compile(r"\\boxed[ \t]*(-?\d[\d.,]*\d|-?\d)")
+_PERCENT = re.compile(
+    r"[\s$]*(?:\\[)\]]\s*)?(?:\\?%|percent\b|per cent\b|\\text\s*\{\s*(?:percent|\\?%)\s*\})", re.IGNORECASE
+)
+
+
+def boxed_answer(text: str) -> str | None:
+    r"""Return the content of the last box, or None without a box.
+
+    Of boxes that "and" or commas join, it is the content of all. A percent sign right behind the box belongs to it.
+
+    >>> boxed_answer(r"Roots: $\boxed{-2}$ and $\boxed{1}$."), boxed_answer(r"\boxed{4}. So \boxed{10}$ percent")
+    ('-2, 1', '10\\%')
+    """
+    span = last_box(text)
+    if span is None and (text != (text := _BARE_BOX.sub(r"\\boxed{\1}", text.replace("\\fbox", "\\boxed")))):
+        span = last_box(text)
+    if span is None:
+        return None
+    contents = [text[span[0] : span[1]]]
+    if _PERCENT.match(text, span[1] + 1, span[1] + 1 + _NEAR_BOX):
+        contents[0] += "\\%"
+    while len(contents) < _MOST_BOXES:
+        start = text.rfind("\\boxed", 0, span[0])
+        near = max(0, start - _NEAR_BOX)
+        before = last_box(text[near:start]) if text.rfind("\\boxed", near, start) >= 0 else None
+        if before is None or not _joins(text[near + before[1] + 1 : start]):
+            break
+        span = near + before[0], near + before[1]
+        if text[span[0] : span[1]] not in contents:
+            contents.append(text[span[0] : span[1]])
+    return ", ".join(reversed(contents))
+
+
+def _joins(between: str) -> bool:
+    return bool(re.search(r",|;|and|or|&", between)) and _BETWEEN.fullmatch(between) is not None
 
 
 def strip_delimiters(answer: str) -> str:

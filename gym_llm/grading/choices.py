@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from gym_llm.grading.answer_lines import answer_statements, last_answer_line
-from gym_llm.grading.answers import last_box
+from gym_llm.grading.answers import boxed_answer, last_box
 from gym_llm.grading.markup import without_markup
 from gym_llm.grading.quantities import read_quantity
 
@@ -37,6 +37,8 @@ _LEAD = re.compile(
     |closest|answer|option|choice|letter|alternative|statement|is|be|it|this|must|should)\b|=>|->|→)[\s,:]*+)*+""",
     re.IGNORECASE | re.VERBOSE,
 )
+_NOT_BUT = re.compile(r"not \(?[A-Za-z]\)?,? but (?:rather )?", re.IGNORECASE)
+_TEXT_FIRST = re.compile(r"(.+?)\s*[(\[]([A-Za-z])[)\]]\.?")
 _ALONE = re.compile(r"(['‘])?[\[({<\"“\s]*([A-Za-z])[\])}>\"”.,;:!\s*_]*(?(1)['’]\.?)")
 _LETTER = re.compile(r"[\[({<\"'“\s]*([A-Za-z])(?![\w'’])(?:\s?([\])}>\"'”]))?")
 _END = re.compile(r"[\s.,;:!)\]*_]*")
@@ -60,14 +62,14 @@ _DENIED = re.compile(
     re.I,
 )
 _NUMBER_FIRST = re.compile(r"[-+−]?\(?[-+−]?(?:[\d.√]|\\(?:frac|sqrt|pi))")
-_BECAUSE = re.compile(r"(?:is|because|since|as|due|given|which|that)\b", re.I)
+_BECAUSE = re.compile(r"(?:is|because|since|as|due|given|which|that|rather than|instead of)\b", re.I)
 _SENTENCE = re.compile(
     r"(?i:is|because|since|as|due|given|which|that|it|this|the|there|if|when|where|for|by|in|from|all|only|both|we|i|an?"
     r"|not|see|explanation|reason|note|however|but|with|based|according|choice|option|answer)\b|[(\[]"
     r"|[A-Z]\S*\s+\S+\s+\S",
 )
 _NEGATION = re.compile(
-    r"\b(?:not|no|never|neither|nor|none|non|cannot|without|except|unless|than|instead|(?:any|every)thing but)\b"
+    r"\b(?:not|no|less|never|neither|nor|none|non|cannot|without|except|unless|than|instead|(?:any|every)thing but)\b"
     r"|\ball but\b|n['’]t\b|\\sqrt|√",
     re.I,
 )
@@ -188,6 +190,10 @@ def read_choice(
         return alone[2].upper() if small or alone[2].isupper() else None
     if texts and (letter := options.named(said)) is not None:
         return letter
+    if (other := _NOT_BUT.match(said)) is not None:
+        said = said[other.end() :]
+    elif texts and (named := _TEXT_FIRST.fullmatch(said)) is not None and options.named(named[1]) == named[2].upper():
+        return named[2].upper()
     lead = _LEAD.match(said)
     for start in dict.fromkeys((0, lead.end() if lead else 0)):
         rest = said[start:]
@@ -264,7 +270,12 @@ def option_within(text: str, options: Options) -> str | None:
     """
     number = read_quantity(text)
     equal = [letter for letter, form in options.forms if number and number.is_same(read_quantity(form))]
-    return equal[0] if len(equal) == 1 else options.within(_comparable(_normal(text)))
+    said = _normal(text)
+    if len(equal) == 1:
+        return equal[0]
+    choice, label = options.within(_comparable(said)), _LABEL.match(said.lower())
+    is_other = label is not None and label[1].upper() in options.letters - {choice}
+    return None if is_other or said.endswith("?") else choice
 
 
 def boxed_choice(text: str, options: Options, *, texts: bool = False, within: bool = False) -> str | None:
@@ -279,13 +290,10 @@ def boxed_choice(text: str, options: Options, *, texts: bool = False, within: bo
     >>> boxed_choice(r"\boxed{\textbf{D}}", ANY_LETTER), boxed_choice(r"\boxed{D-glucose}", ANY_LETTER)
     ('D', None)
     """
-    span = last_box(text)
-    return None if span is None else _choice_of_box(text[span[0] : span[1]], options, texts or within, within)
-
-
-def _choice_of_box(box: str, options: Options, texts: bool, within: bool) -> str | None:
-    if len(box) > _LONGEST:
+    box = boxed_answer(text)
+    if box is None or len(box) > _LONGEST:
         return None
+    texts = texts or within
     choice = read_choice(box, options, small=False, in_box=True, texts=texts)
     return option_within(box, options) if choice is None and within else choice
 
@@ -336,13 +344,13 @@ def _last_stated(text: str, options: Options, within: bool) -> tuple[bool, str |
     span = last_box(text)
     for statement in reversed(answer_statements(text)):
         if span is not None and span[0] > statement.start:
-            if (choice := _choice_of_box(text[span[0] : span[1]], options, True, within)) is not None:
+            if (choice := boxed_choice(text, options, texts=True, within=within)) is not None:
                 return True, choice
             span = None
         choice = read_choice(statement.text, options)
         if choice is not None or not statement.is_phrase:
             return True, choice
-    choice = None if span is None else _choice_of_box(text[span[0] : span[1]], options, True, within)
+    choice = None if span is None else boxed_choice(text, options, texts=True, within=within)
     return choice is not None, choice
 
 

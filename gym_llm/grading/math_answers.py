@@ -12,14 +12,14 @@ import re
 from dataclasses import dataclass
 from fractions import Fraction
 
-from gym_llm.grading.answers import is_mention, last_box, strip_delimiters
+from gym_llm.grading.answers import boxed_answer, is_mention, last_box, strip_delimiters
+from gym_llm.grading.denials import is_denied
 from gym_llm.grading.markup import without_emphasis
 from gym_llm.grading.quantities import DECORATION, NUMBER_WORDS, Quantity, plain_symbols, read_quantity, read_unit
 from gym_llm.grading.units import have_same_unit
 
 _LONGEST = 2_000
 _SHORT = 200
-_MOST_BOXES = 16
 _NEAR = 200
 
 _LETTERS = (
@@ -86,8 +86,10 @@ _BASE = re.compile(
 ANGLE = re.compile(r"\\(?:sin|cos|tan|cot|sec|csc)(?![a-z])[^=,]*\\circ")
 """A function of degrees."""
 _DERIVATIVE = re.compile(
-    r"\\frac\s*\{\s*(?:d|\\partial)\s*([a-zA-Z])\s*\}\s*\{\s*(?:d|\\partial)\s*([a-zA-Z])\s*\}|([a-zA-Z])'"
+    r"\\frac\s*\{\s*(?:d|\\partial)\s*([a-zA-Z])\s*\}\s*\{\s*(?:d|\\partial)\s*([a-zA-Z])\s*\}|([a-zA-Z)])('+)"
 )
+_PRIMED_INDEX = re.compile(r"_\{?([a-zA-Z0-9]+)\}?('+)")
+_PRIMES = re.compile(r"\^\s*(?:\{\s*(?:\\prime\s*)+\}|\\prime(?![a-z]))")
 _TRAILING = re.compile(
     r"(?:\\(?:text|mathrm|mbox)\s*\{[^{}]*\}(?:\s*\^\s*\{?[23]\}?)?|(?<=[\d)}\]!])\s*[a-zA-Z][a-zA-Z /.]*|\\?%"
     r"|\^\s*\{?\s*\\circ\s*\}?)\s*$"
@@ -125,7 +127,8 @@ _CHANGES_IT = re.compile(
     r"\b(?:if|not|no|or|nor|never|cannot|\w+n't|unless|when|except|between|at least|at most|than|either|may|maybe|"
     r"might|could|would|should have|minus|negative|half|twice|double|triple|times|squared|cubed|plus|thousand|million|"
     r"zero|one|two|three|four|five|six|seven|eight|nine|ten|eleven|twelve|twenty|both|pair|couple|"
-    r"hundred|dozen|billion|percent|th|incorrect|wrong|unknown|instead|originally)\b",
+    r"hundred|dozen|billion|percent|th|incorrect|wrong|unknown|instead|originally|"
+    r"step|lemma|theorem|equation|figure|chapter|section)\b",
     re.IGNORECASE,
 )
 
@@ -198,7 +201,8 @@ def _cleaned(content: str) -> str:
     """LaTeX without typography, layout, delimiters around it and a full stop."""
     text = _without_typography(content)
     for _ in range(4):
-        stripped = strip_delimiters(text.strip().strip("\"'`").rstrip(".,;:").strip())
+        quotes = "\"'`" if text.startswith("'") else '"`'  # x' has a prime
+        stripped = strip_delimiters(text.strip().strip(quotes).rstrip(".,;:").strip())
         if (match := _TEXT.fullmatch(stripped)) is not None:
             stripped = match[1]
         if stripped == text:
@@ -210,7 +214,8 @@ def _cleaned(content: str) -> str:
             text = match.expand(form)
             break
     text = _PLAIN_FONT.sub(r"\1", text.replace("\\$", "").replace("$", ""))
-    return _NAMED.sub(r"\\\1 ", _DERIVATIVE.sub(lambda d: f"{d[1] or d[3]}_{{{d[2] or 'p'}}}", text))
+    text = _PRIMED_INDEX.sub(lambda prime: f"_{{{prime[1]}{'p' * len(prime[2])}}}", text)
+    return _NAMED.sub(r"\\\1 ", _DERIVATIVE.sub(lambda d: f"{d[1] or d[3]}_{{{d[2] or 'p' * len(d[4])}}}", text))
 
 
 def _without_typography(text: str) -> str:
@@ -222,6 +227,7 @@ def _without_typography(text: str) -> str:
         text = _DOUBLED.sub(r"\\", text)
     for spelling, usual in _SAME.items():
         text = text.replace(spelling, usual)
+    text = _PRIMES.sub(lambda match: "'" * match[0].count("\\prime"), text) if "\\prime" in text else text
     text = _UNDERLINED.sub(r"\1", _PLAIN_ROOT.sub(r"\\sqrt{\1}", _SPACELESS.sub(_with_space, text)))
     text = _LAYOUT.sub(lambda match: " " if match[0] in _SPACES or "quad" in match[0] else "", text)
     text = re.sub(r"(?<=\d) (?=\d{3}(?!\d))|(?<=\d)\{,\}(?=\d)", "", text)
@@ -275,48 +281,6 @@ def _key(content: str) -> str:
     return text.lower() if _RUN.search(_COMMAND.sub("", text)) else text
 
 
-_BETWEEN = re.compile(
-    r"(?:\s|\$|\\[()\[\],;:! ]|,|;|\*|and|or|\\text\s*\{\s*,?\s*(?:and|or)\s*\}|\\q?quad|&|\\\\"
-    r"|[a-zA-Z](?:_\{?\w\}?)?\s*=)*"
-)
-_BARE_BOX = re.compile(r"\\boxed[ \t]*(-?\d[\d.,]*\d|-?\d)")
-_PERCENT = re.compile(
-    r"[\s$]*(?:\\[)\]]\s*)?(?:\\?%|percent\b|per cent\b|\\text\s*\{\s*(?:percent|\\?%)\s*\})", re.IGNORECASE
-)
-
-
-def boxed_answer(text: str) -> str | None:
-    r"""Return the content of the last box, or None without a box.
-
-    Of boxes that "and" or commas join, it is the content of all. A percent sign right behind the box belongs to it.
-
-    >>> boxed_answer(r"Roots: $\boxed{-2}$ and $\boxed{1}$."), boxed_answer(r"\boxed{4}. So \boxed{10}$ percent")
-    ('-2, 1', '10\\%')
-    """
-    span = last_box(text)
-    if span is None and (text != (text := _BARE_BOX.sub(r"\\boxed{\1}", text.replace("\\fbox", "\\boxed")))):
-        span = last_box(text)
-    if span is None:
-        return None
-    contents = [text[span[0] : span[1]]]
-    if _PERCENT.match(text, span[1] + 1, span[1] + 1 + _NEAR):
-        contents[0] += "\\%"
-    while len(contents) < _MOST_BOXES:
-        start = text.rfind("\\boxed", 0, span[0])
-        near = max(0, start - _NEAR)
-        before = last_box(text[near:start]) if text.rfind("\\boxed", near, start) >= 0 else None
-        if before is None or not _joins(text[near + before[1] + 1 : start]):
-            break
-        span = near + before[0], near + before[1]
-        if text[span[0] : span[1]] not in contents:
-            contents.append(text[span[0] : span[1]])
-    return ", ".join(reversed(contents))
-
-
-def _joins(between: str) -> bool:
-    return bool(re.search(r",|;|and|or|&", between)) and _BETWEEN.fullmatch(between) is not None
-
-
 _MARKS = r"[\s*_`\"'$:：「『]*"
 _STATED = re.compile(
     rf"(?:\bfinal answer(?: is)?|\banswer(?: is|\s*[:=])|\banswer(?=\s*\*+\s*:)|答案(?:是|为|為)?|答えは?|回答"
@@ -330,6 +294,7 @@ _ENDING = re.compile(
 )
 
 
+_NOT_BUT = re.compile(r"^not [^,.\n]{1,40},? but (?:rather )?")
 _BETWEEN_FORMULAS = re.compile(r"\$\s*(,|(?:, )?(?:and|or))\s*\$")
 _ASIDE = re.compile(r"([^()]*\S)\s\(((?=[^()]*(?:[A-Za-z]{3}|i\.e|=))[^()]*)\)\W*")
 
@@ -342,13 +307,14 @@ def stated_answer(text: str, gold: MathAnswer | None = None) -> str | None:
     >>> stated_answer("Final Answer: __73__"), stated_answer("答えは42です。"), stated_answer("The answer is no.")
     ('73', '42', None)
     """
-    last = None
-    for last in _STATED.finditer(text[-20_000:]):  # noqa: B007
+    last, text = None, text[-20_000:]
+    for last in _STATED.finditer(text):  # noqa: B007
         pass
-    if last is None and (len(text) > _NEAR or "\n" in text):
+    if is_denied(text, last.start(1)) if last else len(text) > _NEAR or "\n" in text:
         return None
     mark = "" if last is None else last[0][: last.start(1) - last.start()]
     said = without_emphasis(mark[len(mark.rstrip("*_`")) :] + (text if last is None else last[1])).lstrip("*_`")
+    said = _NOT_BUT.sub("", said)
     aside = _ASIDE.fullmatch(said)
     without_aside = aside[1] if aside is not None and not _CHANGES_IT.search(aside[2]) else said
     for line in (without_aside, said, _SENTENCE_END.split(said)[0]):

@@ -105,6 +105,7 @@ _ABOUT = re.compile(
     r"(?:(?:the )?(?:final )?answer(?: is|(?=\s*[:=]))\s*[:=]?|\\approx|\\sim|≈|approximately|approx\.|about|=)\s*",
     re.IGNORECASE,
 )
+_NEGATIVE = re.compile(r"\A(?:negative|minus) +(?=\w)", re.IGNORECASE)
 _SIGNS = dict(zip("−–﹣－＋．，％٪＄٫٬⁄’", "----+.,%%$.,/'", strict=True)) | {"℃": "°C", "℉": "°F"}
 _ENDLESS = re.compile(r"(?<=\d)\s*(?:\\[lc]?dots|\.{3}|…)")
 _PERIOD = re.compile(r"(\.\d*?)(\d{1,6})\2{2,}\Z")
@@ -165,8 +166,8 @@ def read_quantity(text: str) -> Quantity | None:
     if text.isascii() and text.isdigit():
         return Quantity(Fraction(int(text)))
     text = _without_layout(text)
-    if (named := NUMBER_WORDS.get(text.lower())) is not None:
-        return Quantity(Fraction(named))
+    if (named := NUMBER_WORDS.get(text.lower().removeprefix("-"))) is not None:
+        return Quantity(Fraction(-named if text[0] == "-" else named))
     if (endless := _ENDLESS.search(text)) is not None:
         text = _PERIOD.sub(r"\1\\overline{\2}", text[: endless.start()]) + text[endless.end() :]
         if "overline" not in text:
@@ -199,7 +200,7 @@ def _without_layout(text: str) -> str:
             break
     if match := _ABOUT.match(text):
         text = text[match.end() :]
-    return _ORDINAL.sub("", text.strip())
+    return _ORDINAL.sub("", _NEGATIVE.sub("-", text.strip()))
 
 
 def _value(match: re.Match[str]) -> tuple[Fraction, Fraction | None] | None:

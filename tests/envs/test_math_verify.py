@@ -171,6 +171,10 @@ def test_a_percentage_counts_by_its_number_and_by_its_value(
         ("227", ["3 * 15 + 5 * 22 + 4 * 18 = 45 + 110 + 72 = 227", "(45+110+72)", "$227"],
          ["227 + 1", "228 = 228", "2 + 227"]),
         ("2x+3y=5", ["3y+2x=5", "4x+6y=10", "2x+3y-5=0"], ["2x+3y=6", "5", "2x-3y=5"]),
+        ("y''", ["y''", r"y^{\prime\prime}"], ["y'", "y"]),
+        ("AB'", ["AB'", r"AB^\prime"], ["AB", "A'B", "AB''"]),
+        ("x_1'", ["x_1'", "x_{1}'"], ["x_1", "x_2'"]),
+        ("-5", ["negative 5", r"\text{minus five}"], ["5", r"\text{five}", "negative 4"]),
         ("f(x)=x^2", ["x^2", "f(x) = x^2"], ["x", "f(x)=x^3", "2x"]),
     ],
 )  # fmt: skip
@@ -204,13 +208,20 @@ def test_answers_that_are_right_and_near_misses(expected: str, right: list[str],
         ("42", "答えは42です。", 1.0),
         ("73", "Final Answer: __73__", 1.0),
         ("-73", "The answer is −73.", 1.0),
+        *(("42", text, 0.0) for text in (
+            "The answer is between 42 and 43.", "The answer is more than 42.", "The answer is at least 42.",
+            "I doubt that the answer is 42.", "If x = 1, the answer is 42; otherwise it is 41.",
+            "It could be 42, but it could also be 24.", "Step 42. I give up", "See below.\n42. I give up",
+            "This follows from Lemma 42.", "The answer is negative 42.", "The answer is not 42 but 24.")),
+        *(("42", text, 1.0) for text in ("The answer is not 24 but 42.", "There are 42 of them", "Step 4: 6 * 7 = 42")),
+        ("-42", "It equals negative 42.", 1.0),
         ("41", "26 points + 15 points = <<26+15=41>>41 points\n#### 41", 1.0),
         ("40", "60 / 150 * 100% = 40%\n#### 40", 1.0),
         ("16", r"\boxed{After selling some, Joe remains with 16 cars.}", 1.0),
         ("16", r"\boxed{Joe had 20 cars and remains with 16 cars.}", 0.0),
         ("14", r"\boxed{We cannot determine the number, 14 or not.}", 0.0),
     ],
-)
+)  # fmt: skip
 def test_what_stands_outside_a_box_counts_only_without_one(expected: str, text: str, reward: float) -> None:
     assert play(expected, text)[0] == reward
 

@@ -81,6 +81,10 @@ def test_strict_reads_a_capital_letter_in_the_last_box(text: str, letter: str | 
         (r"\boxed{\text{bergen}}", "B"),
         (r"\boxed{the city of NEW YORK}", "C"),
         (r"\boxed{Oslo or Bergen}", None),
+        *(
+            (text, None)
+            for text in (r"\boxed{A} or \boxed{B}", r"\boxed{A: Bergen}", r"\boxed{Oslo?}", r"\boxed{less Oslo}")
+        ),
         (r"\boxed{Trondheim}", None),
         ("Bergen", None),
     ],

@@ -94,6 +94,10 @@ SPECIES = Options.read([{"A": "E. coli"}, {"B": "Drosophila melanogaster"}, {"C"
         ("green", "B", None),
         ("**Green.**", "B", None),
         ("The answer is green.", "B", None),
+        ("green (B)", "B", None),
+        ("green (A)", None, None),
+        ("Not C but B", "B", "B"),
+        ("B rather than C", "B", "B"),
         # A letter where there is none, or more than one.
         *((form, None, None) for form in NO_CHOICE),
         ("not green", None, None),

@@ -3,7 +3,8 @@
 import pytest
 from testing import cpu_seconds
 
-from gym_llm.grading.math_answers import boxed_answer, read_answer, stated_answer, verdict_without_algebra
+from gym_llm.grading.answers import boxed_answer
+from gym_llm.grading.math_answers import read_answer, stated_answer, verdict_without_algebra
 
 
 @pytest.mark.parametrize(
