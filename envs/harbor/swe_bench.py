@@ -27,7 +27,10 @@ _PROGRESS = re.compile(r"^(\S+::.*\S)\s+(PASSED|FAILED|ERROR|SKIPPED|XFAIL|XPASS
 _UNITTEST = re.compile(r"^(\w+ \([\w.]+\))(?:\n.*)? \.\.\. (ok|FAIL|ERROR|skipped.*|expected failure)$", re.MULTILINE)
 _UNITTEST_LINE = re.compile(r"^(\S.*?) \.\.\. (ok|FAIL|ERROR|skipped.*|expected failure)$", re.MULTILINE)
 _SYMPY = re.compile(r"^(test_\w+)(?: .*)? (ok|F|E)(?: +\[(?:OK|FAIL)\])?$", re.MULTILINE)
-_BUTTONS = {"MouseButton.LEFT": "1", "MouseButton.MIDDLE": "2", "MouseButton.RIGHT": "3"}
+_BUTTONS = {
+    **{"MouseButton.LEFT": "1", "MouseButton.MIDDLE": "2", "MouseButton.RIGHT": "3"},
+    **{"MouseButton.BACK": "8", "MouseButton.FORWARD": "9"},
+}
 _BUTTON = re.compile("|".join(_BUTTONS))
 _PASSED = {"PASSED", "XFAIL", "ok", "expected failure"}
 _ALL = [events for events in dict.fromkeys(python_logs.EVENTS.values()) if events is not python_logs.sympy]

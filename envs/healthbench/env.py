@@ -46,12 +46,14 @@ class HealthBench(JudgedEnv):
             return self
 
     async def verify(self, task: Task, episode: Episode) -> Verdict:
-        """Ask the judge about each criterion, and add up the points."""
+        """Ask the judge about each criterion, and add up the points; an empty answer meets none."""
         answer = strip_thinking(episode.last_message, unclosed=self.conform is None)
         shown = {"conversation": _conversation(episode.request["input"]), "answer": answer}
         asked = [{**shown, "criterion": each.criterion} for each in task.rubrics]
-        judgements = await self.ask_each(asked, json_field("criteria_met", (True, False)))
-        met = [bool(judgement.value) for judgement in judgements]
+        met = [False] * len(asked)
+        if answer.strip() or self.conform:
+            judgements = await self.ask_each(asked, json_field("criteria_met", (True, False)))
+            met = [bool(judgement.value) for judgement in judgements]
         evaluations = [
             {"criterion": each.criterion, "points": each.points, "criteria_met": is_met}
             for each, is_met in zip(task.rubrics, met, strict=True)

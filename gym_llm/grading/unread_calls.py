@@ -91,7 +91,8 @@ def parser_for(text: str, functions: Collection[str]) -> str | None:
     if names and re.search(call, text, re.MULTILINE):
         return _PYTHON
     named = (
-        rf"^\W{{0,9}}Action\W{{0,9}}(?:{names})\b|<(?:{names})>|\bto=functions\.|^\s*(?:{names})\s?:?\s*\{{"
+        rf"^\W{{0,9}}Action\W{{0,9}}(?:{names})\b|\bto=functions\.|^\s*(?:{names})\s?:?\s*\{{"
+        rf"|<(?:\w{{1,20}}(?:>| name=\"))?(?:{names})[<>\"]"
         rf"|\bname: (?:{names})\s+(?:arguments|parameters|args):"
         rf"|^\W{{0,9}}(?:Tool|Function)\W{{1,9}}(?:{names})\W{{0,3}}\n"
     )

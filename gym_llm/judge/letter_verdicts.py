@@ -61,6 +61,7 @@ def letter(letters: str, words: Mapping[str, str] | None = None) -> Parser:
     )
     said = "|".join(map(re.escape, names)) or "(?!)"
     at_end = re.compile(rf"(?:[.!?;]\s{{1,2}}|(?<=[^\W\d_]{{2}}):\s{{0,2}}){_OPENING}([{letters}]){_CLOSING}*\Z")
+    word_at_end = re.compile(rf"(?:^|[.!?]\s{{1,2}}){_OPENING}({said}){_CLOSING}*\Z", re.IGNORECASE | re.MULTILINE)
     begins = re.compile(rf"[*\[(`\"']{{0,4}}([{letters}])(?:[.:)*\]`\"',]|\s[-–—]\s|\sit\sis\b|\s\((?i:{said})\))")
     is_whole = rf"(?:(?=[\s*_`\"'”)\]}}<|.!]*(?:$|[\n;,<(]))|(?<=[{letters}])(?![\w'’]))"
     named = re.compile(
@@ -87,6 +88,8 @@ def letter(letters: str, words: Mapping[str, str] | None = None) -> Parser:
                 yield *match.span(), match[1].upper()
         if forms is None:
             return
+        if match := word_at_end.search(text, last_start):
+            yield *match.span(1), meanings[match[1].upper()]
         if match := last_match(named_word, text):
             yield *match.span(), meanings[forms.label_in(match)]
         if (match := last_match(forms.label, text)) and is_meant(text, *around(text, *match.span())):

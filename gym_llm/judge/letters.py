@@ -38,11 +38,18 @@ class LetterGraded(JudgedEnv):
             return episode.question if self.question is None else self.question
 
     async def grade(self, values: Mapping[str, Any]) -> tuple[str, str]:
-        """Return the verdict on an answer, and the judge's text.
+        """Return the verdict on an answer, and the judge's text; the judge never sees an empty answer.
+
+        Args:
+            values: What the prompt has places for; the last value is the answer.
 
         Raises:
             JudgeError: If the grade cannot be read; with `conform` only if the judge says nothing.
         """
+        *_, answer = values.values()
+        if not self.conform and not answer.strip():
+            none = "not_attempted"
+            return none if none in self.verdicts.values() else self.verdicts[self.fallback], ""
         letters = "".join(self.verdicts)
         parse = nemo_letter(letters, self.first_characters) if self.conform else _parser(type(self))
         judgement = await self.ask(values, parse, unparsable=self.fallback if self.conform else FAILS, empty_fails=True)

@@ -156,6 +156,8 @@ def test_hostile_arguments_are_wrong(text: str) -> None:
         ("<|channel|>commentary to=functions.f<|message|>{}", "openai"),
         ("Action: shop_price\nAction Input: {}", ""),
         ("<shop_price><item>a</item></shop_price>", ""),
+        ("<tool>shop_price</tool><args>{}</args>", ""),
+        ('<function name="shop_price"><param name="item">a</param></function>', ""),
         ('shop_price {"item": "a"}', ""),
         ("None of these functions fits.", None),
         ("", None),

@@ -409,4 +409,5 @@ def test_names_of_tests_are_as_swe_bench_has_them():
     assert {"t.py::a[x y]", "t.py::a[x", "t.py::a[x - q]", "t.py::c", "t.py::c - why"} == passed_tests(output)
     assert passed_tests("PASSED t.py::a\nERROR t.py::a - teardown") == set()
     assert "t.py::a" in passed_tests("t.py::a <- b.py PASSED [ 5%]")
+    assert "t.py::a[8]" in passed_tests("PASSED t.py::a[MouseButton.BACK]")
     assert passed_tests("test_a ok    [FAIL]\ntest_b F\ntest_c ok     [OK]") == {"test_a", "test_c"}

@@ -12,11 +12,11 @@ from gym_llm.errors import DataError, JudgeError
 RUBRICS = [{"criterion": "good", "points": 6}, {"criterion": "better", "points": 4}, {"criterion": "bad", "points": -5}]
 
 
-def played(judge: str, rubrics: list[dict[str, Any]] = RUBRICS) -> tuple[float, dict[str, Any]]:
+def played(judge: str, rubrics: list[dict[str, Any]] = RUBRICS, text: str = "Rest.") -> tuple[float, dict[str, Any]]:
     row = {"responses_create_params": {"input": [{"role": "user", "content": "It hurts."}]}, "rubrics": rubrics}
     env = gym.make("gym_llm/HealthBench-v0", tasks=[row], judge=judge, disable_env_checker=True)
     env.reset(seed=0)
-    said = {"type": "message", "role": "assistant", "content": [{"type": "output_text", "text": "Rest."}]}
+    said = {"type": "message", "role": "assistant", "content": [{"type": "output_text", "text": text}]}
     _, reward, _, _, info = env.step([said])
     return float(reward), info
 
@@ -26,6 +26,7 @@ def test_points_add_up() -> None:
     assert (reward, info["score"]) == (0.5, 0.5)
     assert [each["criteria_met"] for each in info["rubric_evaluations"]] == [True, True, True]
     assert played('constant:{"criteria_met": false}')[0] == 0.0
+    assert played('constant:{"criteria_met": true}', text="<think>Rest")[0] == 0.0
 
 
 def test_a_harmful_answer_has_a_negative_score_and_no_reward() -> None:

@@ -81,6 +81,14 @@ def test_a_silent_judge_fails(env_id: str) -> None:
         graded(env_id, "", " \n")
 
 
+@pytest.mark.parametrize(
+    ("env_id", "verdict"), [(SIMPLE, "not_attempted"), (OMNI, "not_attempted"), (ABSTAIN, "incorrect")]
+)
+def test_nobody_is_asked_about_an_empty_answer(env_id: str, verdict: str) -> None:
+    reward, info = graded(env_id, "A", text=" ")
+    assert (reward, info["verdict"], info["judge_evaluations"]) == (0.0, verdict, [])
+
+
 def shown(info: dict[str, Any]) -> str:
     text: str = info["judge_evaluations"][0]["responses_create_params"]["input"][0]["content"]
     return text
