@@ -7,8 +7,9 @@ from typing import Literal
 
 from pydantic import BaseModel, model_validator
 
-from gym_llm import BaseTask, Episode, Metric, Verdict, VerifierEnv
+from gym_llm import BaseTask, Episode, Metric, Verdict
 from gym_llm.core.checks import check_choice
+from gym_llm.core.compat import NemoCompatible
 from gym_llm.core.env_config import Pattern, Seconds
 from gym_llm.envs.citation_if.grading import (
     DEFAULT_ID,
@@ -53,7 +54,7 @@ class CitationRules(BaseModel):
         return self.id_regex or DEFAULT_ID[self.id_kind]
 
 
-class CitationIF(VerifierEnv):
+class CitationIF(NemoCompatible):
     """Answer from search results with citations in a required grammar; the reward is 1.0 if every gate is passed.
 
     The content of the answer is not graded. Details: `match_details`, with the first failed gate as `gate_failed`. A
@@ -62,7 +63,7 @@ class CitationIF(VerifierEnv):
     Args:
         deadline: Seconds of CPU time for a row's `id_regex`, which runs in a worker process if it could take long. An
             answer that takes longer fails.
-        **kwargs: As for every `VerifierEnv`.
+        **kwargs: As for every `NemoCompatible`.
     """
 
     reverify_mode = "stateless"
@@ -74,7 +75,7 @@ class CitationIF(VerifierEnv):
 
         verifier: CitationRules
 
-    class Config(VerifierEnv.Config):
+    class Config(NemoCompatible.Config):
         """The time for a row's pattern."""
 
         deadline: Seconds = 2.0
@@ -92,7 +93,8 @@ class CitationIF(VerifierEnv):
 
     def verify(self, task: Task, episode: Episode) -> Verdict | Awaitable[Verdict]:
         """Find the citations and pass them through the gates."""
-        rules, text = task.verifier, without_cut_thought(episode.messages_text)
+        rules, text = task.verifier, episode.messages_text
+        text = text if self.conform else without_cut_thought(text)
         calls = sum(1 for _ in episode.function_calls())
         if rules.grammar is None:
             return judge(rules, text, calls, Citations([], False, True))

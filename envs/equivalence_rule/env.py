@@ -6,13 +6,14 @@ from collections.abc import Awaitable
 from functools import cached_property
 from typing import Literal
 
-from gym_llm import BaseTask, Episode, Metric, Verdict, VerifierEnv
+from gym_llm import BaseTask, Episode, Metric, Verdict
+from gym_llm.core.compat import NemoCompatible
 from gym_llm.grading.text_metrics import quick_ratio, sequence_ratio
 
 _BEGINNING = 10  # characters that `weighted_seq_match` weighs once more
 
 
-class EquivalenceRule(VerifierEnv):
+class EquivalenceRule(NemoCompatible):
     """Say exactly the expected text, e.g. one found in a long context; case and white space make no difference.
 
     Details: `equivalence_score` (the reward); with a rule of ratios also `timed_out`.
@@ -20,7 +21,7 @@ class EquivalenceRule(VerifierEnv):
     Args:
         grading_rule: `"exact"` pays 1.0 for the same text, else 0.0. `"seq_match"` pays difflib's ratio of the texts.
             `"weighted_seq_match"` pays 0.85 of this ratio and 0.15 of the ratio of their first ten characters.
-        **kwargs: As for every `VerifierEnv`.
+        **kwargs: As for every `NemoCompatible`.
 
     Raises:
         ValueError: If the rule is unknown.
@@ -39,7 +40,7 @@ class EquivalenceRule(VerifierEnv):
             """The text in the form that is compared."""
             return _plain(self.expected_answer)
 
-    class Config(VerifierEnv.Config):
+    class Config(NemoCompatible.Config):
         """The rule."""
 
         grading_rule: Literal["exact", "seq_match", "weighted_seq_match"] = "exact"

@@ -26,6 +26,7 @@ MOLECULAR = frozenset(
 )
 """Reward functions that need rdkit."""
 
+_NEMO_LETTER = re.compile(r"Answer\s{0,99}:\s{0,99}([A-Za-z])\s{0,99}$", re.MULTILINE)
 _SUPERSCRIPT = re.compile(r"\^\{([\d,]+)\}")
 _ITALIC = re.compile(r"\{([a-zA-Z])\}")
 _BRACKETED = re.compile(r"([-\d])[(\[{]([A-Za-z0-9]+)[\])}]-")
@@ -95,10 +96,19 @@ def answer_in(text: str) -> str | None:
     boxed = last_boxed(text)
     if boxed is not None:
         return boxed.strip() or None
-    return line_choice(text, ANY_LETTER, brief=True)
+    return None if "<answer>" in text else line_choice(text, ANY_LETTER, brief=True)
 
 
-def _last_tagged(text: str) -> str:
+def nemo_answer_in(text: str) -> str | None:
+    """Return `answer_in` of a text whose every tag, box and last letter of a line counts, as in NeMo Gym."""
+    text = text.replace("<|answer_start|>", "<answer>").replace("<|answer_end|>", "</answer>")
+    found = _last_tagged(text, conform=True) or last_boxed(text, mentions=True)
+    if found is None:
+        found = next(iter(_NEMO_LETTER.findall(text)[::-1]), None)
+    return (found or "").strip() or None
+
+
+def _last_tagged(text: str, *, conform: bool = False) -> str:
     """Return the content of the last pair of tags, in linear time; "" if there is none, or it holds another tag."""
     content, position = "", 0
     while (start := text.find("<answer>", position)) >= 0:
@@ -109,7 +119,7 @@ def _last_tagged(text: str) -> str:
         if end < 0:
             break
         position = end + len("</answer>")
-        if is_given(text, text.rfind("<answer>", 0, start), position):
+        if conform or is_given(text, text.rfind("<answer>", 0, start), position):
             content = text[start:end].rstrip()
     return "" if "<answer>" in content else content
 

@@ -6,10 +6,11 @@ from typing import Any
 
 from pydantic import BaseModel, ConfigDict, field_validator
 
-from gym_llm import BaseTask, Episode, Verdict, VerifierEnv
+from gym_llm import BaseTask, Episode, Verdict
 from gym_llm.concurrency.processes import shared_pool
+from gym_llm.core.compat import NemoCompatible
 from gym_llm.core.env_config import LocalPath, Seconds
-from gym_llm.envs.ether0.answers import BY_TEXT, MOLECULAR, Solution, answer_in, solution_from
+from gym_llm.envs.ether0.answers import BY_TEXT, MOLECULAR, Solution, answer_in, nemo_answer_in, solution_from
 from gym_llm.envs.ether0.molecules import BAD_GROUND_TRUTH, Question, check_libraries, filters_in
 from gym_llm.errors import DataError, DeadlinePassed, WorkerDied
 from gym_llm.grading.choices import Options, read_choice
@@ -35,7 +36,7 @@ class VerifierMetadata(BaseModel):
         return solution
 
 
-class Ether0(VerifierEnv):
+class Ether0(NemoCompatible):
     """Answer a question of chemistry, mostly with a SMILES; the reward is 1.0 if it is right by the row's function.
 
     Details: `extracted_answer`, `eval_function`, `problem_type`, `reason` (`right_answer`, `wrong_answer`,
@@ -45,7 +46,7 @@ class Ether0(VerifierEnv):
         filters: A folder with `rings.bloom` and `fingerprints.bloom`, as in `src/ether0` of FutureHouse's repository.
             A molecule that is built freely must have only rings and fragments that they know. None to not check that.
         deadline: Seconds of CPU time for an answer's molecules, in a worker process; past them it is worth 0.0.
-        **kwargs: As for every `VerifierEnv`.
+        **kwargs: As for every `NemoCompatible`.
 
     Raises:
         ValueError: If an argument is invalid.
@@ -59,7 +60,7 @@ class Ether0(VerifierEnv):
 
         verifier_metadata: VerifierMetadata
 
-    class Config(VerifierEnv.Config):
+    class Config(NemoCompatible.Config):
         """Arguments of the class."""
 
         filters: LocalPath | None = None
@@ -82,10 +83,14 @@ class Ether0(VerifierEnv):
         """Find the answer, and run the row's reward function on it."""
         metadata = task.verifier_metadata
         solution = solution_from(metadata.solution)
-        answer = answer_in(meant_words(episode.text, episode))
+        answer = nemo_answer_in(episode.text) if self.conform else answer_in(meant_words(episode.text, episode))
         if answer is not None and metadata.choices:
-            letter = read_choice(answer, Options(frozenset(metadata.choices), ()), brief=True)
-            answer = answer if letter is None else metadata.choices[letter]
+            letter = (
+                answer.upper()
+                if self.conform
+                else read_choice(answer, Options(frozenset(metadata.choices), ()), brief=True)
+            )
+            answer = metadata.choices.get(letter or "", answer)
         if answer is None:
             right, reason = False, "format_failed"
         elif solution.function in BY_TEXT:

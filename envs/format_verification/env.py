@@ -7,7 +7,8 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, Field
 
-from gym_llm import BaseTask, Episode, Metric, Verdict, VerifierEnv
+from gym_llm import BaseTask, Episode, Metric, Verdict
+from gym_llm.core.compat import NemoCompatible
 from gym_llm.core.env_config import Pattern, Seconds
 from gym_llm.envs.format_verification.grading import count_lines, is_quick, other_matches
 from gym_llm.grading.text_metrics import in_worker
@@ -30,7 +31,7 @@ class Markers(BaseModel):
     patterns: list[Pattern] = []
 
 
-class FormatVerification(VerifierEnv):
+class FormatVerification(NemoCompatible):
     """Answer in a given format; the reward is 1.0 if the row's patterns find it.
 
     Details: `match_details`, by type: `matching_lines`, `min_matches`, `passed`, or `expected`, `missing`, `spurious`,
@@ -39,7 +40,7 @@ class FormatVerification(VerifierEnv):
     Args:
         deadline: Seconds of CPU time that the patterns may take on an answer, in a worker process. A slower answer
             fails.
-        **kwargs: As for every `VerifierEnv`.
+        **kwargs: As for every `NemoCompatible`.
 
     Raises:
         ValueError: If an argument is invalid.
@@ -54,7 +55,7 @@ class FormatVerification(VerifierEnv):
 
         verifier: Annotated[Lines | Markers, Field(discriminator="type")]
 
-    class Config(VerifierEnv.Config):
+    class Config(NemoCompatible.Config):
         """The time limit of the patterns."""
 
         deadline: Seconds = 2.0
@@ -67,7 +68,8 @@ class FormatVerification(VerifierEnv):
 
     def verify(self, task: Task, episode: Episode) -> Verdict | Awaitable[Verdict]:
         """Look for the lines or the markers."""
-        verifier, text = task.verifier, without_cut_thought(episode.text)
+        verifier, text = task.verifier, episode.text
+        text = text if self.conform else without_cut_thought(text)
         if isinstance(verifier, Lines):
             if is_quick(verifier.verify_regex, text, by_line=True):
                 return _lines_verdict(verifier, count_lines((verifier.verify_regex, text)))

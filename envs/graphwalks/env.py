@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from functools import cached_property
 
-from gym_llm import BaseTask, Episode, Metric, Verdict, VerifierEnv
+from gym_llm import BaseTask, Episode, Metric, Verdict
+from gym_llm.core.compat import NemoCompatible
 from gym_llm.grading.answer_lists import ExpectedList, expected_list, final_answer_list
 from gym_llm.grading.quotations import meant_words
 from gym_llm.grading.text_metrics import set_f1
 
 
-class GraphWalks(VerifierEnv):
+class GraphWalks(NemoCompatible):
     """Answer with a set of nodes, `Final Answer: [a, b]` in the last line; the reward is its F1 with the expected set.
 
     Details: `f1` (the reward), `parse_failed`, `predicted_nodes`. Source of the rule: OpenAI's GraphWalks,
@@ -18,7 +19,7 @@ class GraphWalks(VerifierEnv):
 
     Args:
         lenient: Whether quotes around nodes are ignored, and `final answer` counts in any case and in Markdown.
-        **kwargs: As for every `VerifierEnv`.
+        **kwargs: As for every `NemoCompatible`.
 
     Raises:
         ValueError: If an argument is invalid.
@@ -40,7 +41,7 @@ class GraphWalks(VerifierEnv):
             """The expected nodes."""
             return frozenset(expected_list(self.expected_answer))
 
-    class Config(VerifierEnv.Config):
+    class Config(NemoCompatible.Config):
         """The reading of the last line."""
 
         lenient: bool = False
@@ -53,6 +54,7 @@ class GraphWalks(VerifierEnv):
 
     def verify(self, task: Task, episode: Episode) -> Verdict:
         """Compare the set in the last line with the expected one."""
-        predicted = final_answer_list(meant_words(episode.text, episode), lenient=self.config.lenient)
+        text = episode.text if self.conform else meant_words(episode.text, episode)
+        predicted = final_answer_list(text, lenient=self.config.lenient)
         f1 = 0.0 if predicted is None else set_f1(predicted, task.nodes)
         return Verdict(f1, {"f1": f1, "parse_failed": predicted is None, "predicted_nodes": predicted or []})

@@ -9,7 +9,8 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, TypeAdapter, ValidationError, ValidationInfo, field_validator, model_validator
 
-from gym_llm import BaseTask, Episode, Metric, Verdict, VerifierEnv
+from gym_llm import BaseTask, Episode, Metric, Verdict
+from gym_llm.core.compat import NemoCompatible
 from gym_llm.envs.iheval.grading import SUBTASKS, Answered, score, without_prefix
 from gym_llm.grading.constraints import Followed, Instructions, Job, follow_then, ifeval
 from gym_llm.grading.text_metrics import in_worker
@@ -62,7 +63,7 @@ _KINDS: dict[str, Any] = {
 }
 
 
-class IHEval(VerifierEnv):
+class IHEval(NemoCompatible):
     """Follow the instruction that has precedence; the reward is a share or 1.0 for a right answer, by task.
 
     Details: `row_id` and `generation` (the answer's first 500 characters). Some tasks add `strict` and `loose`, others
@@ -139,7 +140,7 @@ class IHEval(VerifierEnv):
         """Score the answer, without its thinking, by the rules of its task."""
         text = episode.text
         if "think>" in text:
-            text = strip_thinking(text)
+            text = strip_thinking(text, conform=self.conform is not None)
         if task.rules is not None:
             return follow_then(Job(text, task.rules.checks, loose=True), partial(_shares_verdict, task, text))
         answered = Answered(task.task, task.answer, text, task.is_reference)

@@ -6,7 +6,8 @@ from typing import Literal
 
 from pydantic import field_validator
 
-from gym_llm import BaseTask, Episode, Metric, Verdict, VerifierEnv
+from gym_llm import BaseTask, Episode, Metric, Verdict
+from gym_llm.core.compat import NemoCompatible
 from gym_llm.grading.denials import is_doubted, is_given
 from gym_llm.grading.quotations import meant_words
 
@@ -15,7 +16,7 @@ _MARKS = str.maketrans("", "", "*_`.,;:!?()[]{}")
 _LONGEST_WORD = 10_000  # marks included
 
 
-class IMOGradingBench(VerifierEnv):
+class IMOGradingBench(NemoCompatible):
     """Grade a proof with the last word of the answer: correct, almost, partial or incorrect; 1.0 for the right grade.
 
     Details: `extracted_grade`, None if the last word is not a grade. `binary_match`, whether both grades are in the
@@ -46,11 +47,12 @@ class IMOGradingBench(VerifierEnv):
 
     def verify(self, task: Task, episode: Episode) -> Verdict:
         """Compare the last word with the right grade."""
-        text = meant_words(episode.messages_text, episode)
+        text = episode.messages_text if self.conform else meant_words(episode.messages_text, episode)
         words = text.rsplit(None, 1)
         grade = words[-1].translate(_MARKS).lower() if words and len(words[-1]) <= _LONGEST_WORD else ""
         start = len(text.rstrip()) - len(words[-1]) if words else 0
-        if grade not in POINTS or is_doubted(text, start) or not is_given(text, start, start + len(grade)):
+        is_meant = self.conform or (is_given(text, start, start + len(grade)) and not is_doubted(text, start))
+        if grade not in POINTS or not is_meant:
             return Verdict(0.0, {"extracted_grade": None, "binary_match": False, "score_diff": None})
         points, gold = POINTS[grade], POINTS[task.expected_answer]
         details = {

@@ -5,7 +5,8 @@ from __future__ import annotations
 from functools import cached_property
 from typing import Any, Literal
 
-from gym_llm import BaseTask, Episode, Metric, Verdict, VerifierEnv
+from gym_llm import BaseTask, Episode, Metric, Verdict
+from gym_llm.core.compat import NemoCompatible
 from gym_llm.envs.lc_niah.overlap import OverlapMetric, measure_overlap
 from gym_llm.grading.answer_lists import ExpectedList, expected_list, final_answer_list
 from gym_llm.grading.quotations import meant_words
@@ -17,7 +18,7 @@ DEADLINE = 30.0  # seconds of CPU time; a megabyte of each text takes some ten
 _SHORT = 40_000  # product of the two lengths
 
 
-class LCNIAH(VerifierEnv):
+class LCNIAH(NemoCompatible):
     """Answer with a list, `Final Answer: [a, b]`; its F1 is the reward, less what was copied into the reasoning.
 
     Details: `answer_score` (the F1), `reasoning_overlap`, `timed_out`.
@@ -26,7 +27,7 @@ class LCNIAH(VerifierEnv):
         overlap_metric_rule: How the overlap of reasoning and input is measured; see `measure_overlap`.
         overlap_grading_rule: The reward. `"multiply"`: F1 times 1 - overlap. `"minus"`: F1 minus the overlap, which may
             be negative. `"base"`: F1.
-        **kwargs: As for every `VerifierEnv`.
+        **kwargs: As for every `NemoCompatible`.
 
     Raises:
         ValueError: If a rule is unknown.
@@ -52,7 +53,7 @@ class LCNIAH(VerifierEnv):
             """The expected items."""
             return frozenset(expected_list(self.expected_answer))
 
-    class Config(VerifierEnv.Config):
+    class Config(NemoCompatible.Config):
         """The overlap measure, and its effect on the reward."""
 
         overlap_metric_rule: OverlapMetric = "ngram16"
@@ -66,7 +67,8 @@ class LCNIAH(VerifierEnv):
 
     async def verify(self, task: Task, episode: Episode) -> Verdict:
         """Score the list in the last line, and measure how much the reasoning has of the input."""
-        predicted = final_answer_list(meant_words(episode.text, episode), quotes=True)
+        text = episode.text if self.conform else meant_words(episode.text, episode)
+        predicted = final_answer_list(text, quotes=True)
         score = 0.0 if predicted is None else set_f1(predicted, task.needles)
         texts = reasoning_text(episode.items), input_text(episode.request["input"])
         measured = await _measure(self.config.overlap_metric_rule, *texts)

@@ -6,12 +6,13 @@ from collections.abc import Awaitable
 
 from pydantic import model_validator
 
-from gym_llm import BaseTask, Episode, Metric, Verdict, VerifierEnv
+from gym_llm import BaseTask, Episode, Metric, Verdict
+from gym_llm.core.compat import NemoCompatible
 from gym_llm.grading.text_metrics import quick_ratio, sequence_ratio
 from gym_llm.tokens.parsers.thinking import without_cut_thought
 
 
-class MRCR(VerifierEnv):
+class MRCR(NemoCompatible):
     """Find the text that is asked for and say it after the prefix; the reward is difflib's ratio of what was said.
 
     It is 0.0 without the prefix. Details: `prefix_matched`, `seq_match_ratio` (the reward), `timed_out`.
@@ -41,7 +42,7 @@ class MRCR(VerifierEnv):
 
     def verify(self, task: Task, episode: Episode) -> Verdict | Awaitable[Verdict]:
         """Compare what follows the prefix."""
-        said = without_cut_thought(episode.text).strip()
+        said = (episode.text if self.conform else without_cut_thought(episode.text)).strip()
         prefix = task.random_string_to_prepend
         if not said.startswith(prefix):
             return Verdict(0.0, {"prefix_matched": False, "seq_match_ratio": 0.0, "timed_out": False})

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from gym_llm import BaseTask, Episode, VerifierEnv, tool
+from gym_llm import BaseTask, Episode, tool
+from gym_llm.core.compat import NemoCompatible
 from gym_llm.grading.call_matching import call_items
 from gym_llm.types import Item, Row
 
@@ -25,7 +26,7 @@ QUESTIONS = (
 )
 
 
-class Weather(VerifierEnv):
+class Weather(NemoCompatible):
     """Look up the weather with `get_weather`; the reward is 1.0 if the city asked about was looked up.
 
     Rows without `expected_city`, such as NeMo Gym's, expect some call of `get_weather`, whatever it asks.

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 from typing import Any
 
-from gym_llm import BaseTask, Episode, Metric, Verdict, VerifierEnv
+from gym_llm import BaseTask, Episode, Metric, Verdict
 from gym_llm.concurrency.processes import shared_pool
+from gym_llm.core.compat import NemoCompatible
 from gym_llm.core.env_config import Seconds
 from gym_llm.envs.wmt_translation.grading import MOST_INLINE, check_sacrebleu, chrf, without_reasoning
 from gym_llm.errors import DeadlinePassed, WorkerDied
 from gym_llm.types import Row
 
 
-class WMTTranslation(VerifierEnv):
+class WMTTranslation(NemoCompatible):
     """Translate a text; the reward is its chrF to the reference translation, 0 to 1.
 
     Details: `generation` (what was scored), `sentence_chrf` (0 to 100).
@@ -21,7 +22,7 @@ class WMTTranslation(VerifierEnv):
         strip_reasoning: Whether all before the last `</think>` is left out, and a `<think>` that is not closed leaves
             nothing.
         deadline: Seconds of processor time for scoring a very long answer; past them it is worth 0.0.
-        **kwargs: As for every `VerifierEnv`.
+        **kwargs: As for every `NemoCompatible`.
 
     Raises:
         ValueError: If an argument makes no sense.
@@ -39,7 +40,7 @@ class WMTTranslation(VerifierEnv):
         source_language: str | None = None
         target_language: str | None = None
 
-    class Config(VerifierEnv.Config):
+    class Config(NemoCompatible.Config):
         """Arguments of the class."""
 
         strip_reasoning: bool = True

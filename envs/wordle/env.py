@@ -9,7 +9,8 @@ from typing import Any
 import numpy as np
 from pydantic import Field, model_validator
 
-from gym_llm import BaseTask, Episode, Metric, Verdict, VerifierEnv, tool
+from gym_llm import BaseTask, Episode, Metric, Verdict, tool
+from gym_llm.core.compat import NemoCompatible
 from gym_llm.core.env_config import LocalPath
 from gym_llm.envs.wordle.game import Game
 from gym_llm.errors import DataError
@@ -24,14 +25,14 @@ _SYSTEM = (
 _REQUESTS = ("Make your first guess.", "What is your first guess?", "Begin.", "Find the word.")
 
 
-class Wordle(VerifierEnv):
+class Wordle(NemoCompatible):
     """Find a word; a win is worth 2.0 less 0.2 for each guess before it, and less what careless guesses cost.
 
     Details: `game_outcome` (`win`, `loss`, `incomplete`), `won`, `turns_used`, `turns_if_won`.
 
     Args:
         words: A file of the words that may be guessed, one a line; None to accept all letters.
-        **kwargs: As for every `VerifierEnv`.
+        **kwargs: As for every `NemoCompatible`.
 
     Raises:
         DataError: If the file cannot be read.
@@ -59,7 +60,7 @@ class Wordle(VerifierEnv):
                 raise ValueError(f"custom_target must have {self.word_length} letters, got {target[:40]!r}")
             return self
 
-    class Config(VerifierEnv.Config):
+    class Config(NemoCompatible.Config):
         """The words that may be guessed."""
 
         words: LocalPath | None = None

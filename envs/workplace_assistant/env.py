@@ -11,7 +11,8 @@ from typing import Any
 import numpy as np
 from pydantic import BaseModel, field_validator
 
-from gym_llm import BaseTask, Episode, VerifierEnv
+from gym_llm import BaseTask, Episode
+from gym_llm.core.compat import NemoCompatible
 from gym_llm.core.tools.calls import run_calls
 from gym_llm.envs.workplace_assistant.analytics import AnalyticsTools
 from gym_llm.envs.workplace_assistant.calendar import CalendarTools
@@ -53,13 +54,13 @@ class GoldCall(BaseModel):
         return text
 
 
-class WorkplaceAssistant(EmailTools, CalendarTools, AnalyticsTools, ProjectTools, CustomerTools, VerifierEnv):
+class WorkplaceAssistant(EmailTools, CalendarTools, AnalyticsTools, ProjectTools, CustomerTools, NemoCompatible):
     """Do what is asked in an office; the reward is 1.0 if it is left as the row's own calls would leave it.
 
     Args:
         data_dir: The folder of the tables for every row, laid out as NeMo Gym's `csv_data`. None for the folder in the
             variable `GYM_LLM_WORKPLACE_ASSISTANT_DATA`, or else for the offices of the rows' `office_seed`.
-        **kwargs: As for every `VerifierEnv`.
+        **kwargs: As for every `NemoCompatible`.
 
     Raises:
         DataError: If the folder has no such tables.
