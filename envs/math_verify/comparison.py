@@ -70,7 +70,9 @@ def _in_same_form(answer: Any, other: Any) -> Any:
 
 
 def _is_set_for_tuple(gold: str, answer: str) -> bool:
-    return answer.startswith("\\{") and gold.startswith(("(", "[")) and "\\cup" not in gold
+    listed, braced = sorted((gold, answer))  # "(" and "[" are before a backslash
+    is_set = braced.startswith("\\{") and not braced[2:].lstrip().startswith(("(", "["))
+    return is_set and listed.startswith(("(", "[")) and "\\cup" not in listed
 
 
 def _is_equal(expected: Any, found: Any, factor: Fraction) -> bool:

@@ -45,13 +45,16 @@ _NO_ANSWER_AT_END = re.compile(
     r"\d[\d.,/$]{0,40}\s{1,4}(?:or|maybe|perhaps)\s{1,4}[$\\(]{0,3}-?\d[\d.,/]{0,40}\W{0,6}\Z", re.IGNORECASE
 )
 _BEFORE = re.compile(
-    r"\b(?:also be|(?:more|less|greater|fewer|larger|smaller|higher|lower|other) than|between(?: \S{1,20} and)?"
-    r"|(?:is|are|was|be) (?:over|under|above|below|at least|at most|up to))[\s$*(\\]*\Z",
+    r"\b(?:also be|exceeds?|one of|(?:more|less|greater|fewer|larger|smaller|higher|lower|other) than"
+    r"|between(?: \S{1,20} and)?|(?:is|are|was|be) (?:over|under|above|below|at least|at most|up to))[\s$*(\\]*\Z",
     re.IGNORECASE,
 )
-_AFTER = re.compile(r"\W{0,8}(?:otherwise|(?:or|but) (?:it |this )?(?:could|might|may|also))\b", re.IGNORECASE)
+_AFTER = re.compile(
+    r"\W{0,8}(?:otherwise|(?:or|but) (?:it |this )?(?:could|might|may|also|more|less|fewer)|at (?:most|least))\b",
+    re.IGNORECASE,
+)
 _LABELS = re.compile(
-    r"(?:\b(?:step|case|part|lemma|theorem|figure|fig\.|equation|eq\.|chapter|section|table)[ $*(]{1,4}"
+    r"(?:\b(?:step|case|part|lemma|theorem|figure|fig\.|equation|eq\.|chapter|section|table|page|problem)[ $*(]{1,4}"
     r"|^ {0,3}(?=\d{1,2}[.)] [^\W\d]))\d{1,3}(?![.,/]?\d)",
     re.IGNORECASE | re.MULTILINE,
 )

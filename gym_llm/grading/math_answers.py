@@ -89,6 +89,7 @@ _DERIVATIVE = re.compile(
     r"\\frac\s*\{\s*(?:d|\\partial)\s*([a-zA-Z])\s*\}\s*\{\s*(?:d|\\partial)\s*([a-zA-Z])\s*\}|([a-zA-Z)])('+)"
 )
 _PRIMED_INDEX = re.compile(r"_\{?([a-zA-Z0-9]+)\}?('+)")
+_TRANSPOSED = re.compile(r"(?<=[A-Z)])\^\s*\{?T\}?(?![a-zA-Z])")
 _PRIMES = re.compile(r"\^\s*(?:\{\s*(?:\\prime\s*)+\}|\\prime(?![a-z]))")
 _TRAILING = re.compile(
     r"(?:\\(?:text|mathrm|mbox)\s*\{[^{}]*\}(?:\s*\^\s*\{?[23]\}?)?|(?<=[\d)}\]!])\s*[a-zA-Z][a-zA-Z /.]*|\\?%"
@@ -128,7 +129,7 @@ _CHANGES_IT = re.compile(
     r"might|could|would|should have|minus|negative|half|twice|double|triple|times|squared|cubed|plus|thousand|million|"
     r"zero|one|two|three|four|five|six|seven|eight|nine|ten|eleven|twelve|twenty|both|pair|couple|"
     r"hundred|dozen|billion|percent|th|incorrect|wrong|unknown|instead|originally|"
-    r"step|lemma|theorem|equation|figure|chapter|section)\b",
+    r"step|lemma|theorem|equation|figure|chapter|section|page|problem|exceeds?)\b",
     re.IGNORECASE,
 )
 
@@ -214,6 +215,7 @@ def _cleaned(content: str) -> str:
             text = match.expand(form)
             break
     text = _PLAIN_FONT.sub(r"\1", text.replace("\\$", "").replace("$", ""))
+    text = _TRANSPOSED.sub("_{t}", text)
     text = _PRIMED_INDEX.sub(lambda prime: f"_{{{prime[1]}{'p' * len(prime[2])}}}", text)
     return _NAMED.sub(r"\\\1 ", _DERIVATIVE.sub(lambda d: f"{d[1] or d[3]}_{{{d[2] or 'p' * len(d[4])}}}", text))
 
@@ -230,7 +232,7 @@ def _without_typography(text: str) -> str:
     text = _PRIMES.sub(lambda match: "'" * match[0].count("\\prime"), text) if "\\prime" in text else text
     text = _UNDERLINED.sub(r"\1", _PLAIN_ROOT.sub(r"\\sqrt{\1}", _SPACELESS.sub(_with_space, text)))
     text = _LAYOUT.sub(lambda match: " " if match[0] in _SPACES or "quad" in match[0] else "", text)
-    text = re.sub(r"(?<=\d) (?=\d{3}(?!\d))|(?<=\d)\{,\}(?=\d)", "", text)
+    text = re.sub(r"(?<=\d) (?=\d{3}(?!\d))|(?<=\d)\{,\}(?=\d{3}(?!\d))", "", text).replace("{,}", ",")
     return _BARE_FRACTION.sub(
         lambda match: "\\frac" + "".join(f"{{{part.strip('{}')}}}" for part in match.groups()), text
     )
@@ -294,7 +296,13 @@ _ENDING = re.compile(
 )
 
 
-_NOT_BUT = re.compile(r"^not [^,.\n]{1,40},? but (?:rather )?")
+# "not 3 but 4", "3. No wait, it is 4": what stands before the answer that is meant.
+_NOT_BUT = re.compile(
+    r"^(?:not [^,.\n]{1,40}(?:,? but (?:rather )?|[.,;] it is )"
+    r"|.{1,40}?[.,;]\s(?:(?:no|wait|actually|sorry|or rather)\b[,.!\s]*){1,3}"
+    r"(?:(?:it|that|the answer) is )?(?=[-$\d]))",
+    re.IGNORECASE,
+)
 _BETWEEN_FORMULAS = re.compile(r"\$\s*(,|(?:, )?(?:and|or))\s*\$")
 _ASIDE = re.compile(r"([^()]*\S)\s\(((?=[^()]*(?:[A-Za-z]{3}|i\.e|=))[^()]*)\)\W*")
 

@@ -102,7 +102,8 @@ _WRAPPED = re.compile(
 )
 _ORDINAL = re.compile(r"(?<=\d)\s*\^?\s*\{?\s*(?:st|nd|rd|th)\s*\}?$")
 _ABOUT = re.compile(
-    r"(?:(?:the )?(?:final )?answer(?: is|(?=\s*[:=]))\s*[:=]?|\\approx|\\sim|≈|approximately|approx\.|about|=)\s*",
+    r"(?:(?:the )?(?:final )?answer(?: is|(?=\s*[:=]))\s*[:=]?|\\approx|\\sim|≈"
+    r"|approximately|approx\.|about|exactly|only|a total of|=)\s*",
     re.IGNORECASE,
 )
 _NEGATIVE = re.compile(r"\A(?:negative|minus) +(?=\w)", re.IGNORECASE)
