@@ -9,7 +9,7 @@ from itertools import islice
 from gym_llm.grading.answers import last_boxed
 from gym_llm.grading.fences import Fence, fences
 from gym_llm.grading.sql.plain_text import COMMENT, VERBS, statement_in
-from gym_llm.tokens.parsers.thinking import without_cut_thought
+from gym_llm.tokens.parsers.thinking import strip_thinking
 
 DIALECTS = {
     *("sql", "sqlite", "sqlite3", "postgresql", "postgres", "pgsql", "psql", "plpgsql", "mysql", "mariadb", "tsql"),
@@ -53,7 +53,7 @@ def extract_sql(text: str, *, conform: bool = False) -> str | None:
     text = text[-_LONGEST:]
     if conform:
         return _extract_as_nemo_gym(text)
-    text = without_cut_thought(text)
+    text = strip_thinking(text)
     blocks = [(fence.language, _statement_of(fence)) for fence in fences(text) if fence.closed]
     for statements in (
         [body for language, body in blocks if language in DIALECTS and _LETTER.search(body)],
@@ -128,7 +128,7 @@ def last_sql_block(text: str, *, conform: bool = False) -> str | None:
     text = text[-_LONGEST:]
     if conform:
         return _last_block_as_nemo_gym(text)
-    blocks = [fence for fence in fences(without_cut_thought(text)) if fence.closed]
+    blocks = [fence for fence in fences(strip_thinking(text)) if fence.closed]
     bodies = [_statement_of(fence) for fence in blocks if fence.language in DIALECTS]
     return next((body for body in reversed(bodies) if _LETTER.search(body)), None)
 

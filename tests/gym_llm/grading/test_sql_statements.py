@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from testing import cpu_seconds
 
-from gym_llm.grading.sql import extract_sql
+from gym_llm.grading.sql import extract_sql, last_sql_block
 
 Q = "SELECT count(*) FROM t"
 
@@ -59,3 +59,8 @@ def test_a_statement_is_whole(statement: str) -> None:
 )  # fmt: skip
 def test_hostile_texts_take_linear_time(piece: str) -> None:
     assert cpu_seconds(lambda: extract_sql(piece * (1_000_000 // len(piece)))) < 1.5
+
+
+@pytest.mark.parametrize("thought", [f"<think>```sql\n{Q}\n```</think>", f"```sql\n{Q}\n```</think>", f"<thinking>{Q}"])
+def test_what_is_thought_is_no_statement(thought: str) -> None:
+    assert extract_sql(f"{thought}I do not know.") is last_sql_block(thought) is None
