@@ -214,8 +214,10 @@ def _log_once(error: BaseException, env_id: str, phase: Phase | None, text: str)
         place = place.tb_next
     code = place.tb_frame.f_code.co_filename if place is not None else ""
     key = env_id, type(error).__name__, code, place.tb_lineno if place is not None else 0
-    if key in _logged or len(_logged) >= _MAX_LOGGED:
+    if key in _logged:
         return
+    if len(_logged) >= _MAX_LOGGED:
+        _logged.clear()  # rather twice than never
     _logged.add(key)
     where = f" in {phase}" if phase else ""
     if isinstance(error, (JudgeError, InvalidReward)):

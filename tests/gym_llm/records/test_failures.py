@@ -11,7 +11,7 @@ import pytest
 import requests
 
 from gym_llm.errors import EngineError, JudgeError
-from gym_llm.records.failures import failure_kind
+from gym_llm.records.failures import failure_kind, failure_of
 
 
 def of_httpx(status: int) -> httpx.HTTPStatusError:
@@ -80,3 +80,10 @@ def test_a_task_group_s_failure_is_its_task_s() -> None:
     with pytest.raises(ExceptionGroup) as caught:
         asyncio.run(grouped())
     assert failure_kind(caught.value, "verify") == "provider_quota_exhausted"
+
+
+def test_a_process_of_many_failures_still_logs_a_new_one(caplog: pytest.LogCaptureFixture) -> None:
+    for number in range(150):
+        failure_of(ValueError("no"), "verify", f"mine/Quiz-v{number}")
+    failure_of(ValueError("no"), "verify", "mine/Quiz-v149")
+    assert [message.split()[3] for message in caplog.messages] == [f"mine/Quiz-v{number}" for number in range(150)]
