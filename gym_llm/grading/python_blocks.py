@@ -110,7 +110,7 @@ def python_code(text: str, entry_point: str | None = None) -> str | None:
     """
     pythons, others = _bodies(text)
     if not pythons and not others:
-        return _bare_code(text, entry_point)
+        return _bare_code(without_cut_thought(text), entry_point)
     if entry_point is not None:
         for bodies in (pythons, others):
             if (number := _defining(bodies, entry_point)) is not None:

@@ -103,6 +103,8 @@ def test_a_fragment_is_unchanged_and_no_use_of_the_function() -> None:
         (F, F, None),
         (f"Sure, here it is:\n\n{F}\n\nIt adds one.", F, None),
         (f"<think>\ndef f(x): return 0\n</think>\n{F}", F, None),
+        (f"<think>\n```python\n{F}", None, None),
+        (f"<think>\n{READS}", None, None),
         (f"```python\n{F}", F, None),
         (f"```python\n{F}\nIt adds one.", F, None),
         (READS, None, READS),
