@@ -124,7 +124,8 @@ def python_code(text: str, entry_point: str | None = None) -> str | None:
 
 def _bare_code(text: str, entry_point: str | None) -> str | None:
     """Return code that no closed block holds, if it defines the entry point, or is its body, or prints; else None."""
-    if not (_PRINTS.search(text) if entry_point is None else entry_point in text or "return" in text):
+    sought = ("print", "stdout", "write") if entry_point is None else (entry_point, "return")
+    if not any(word in text for word in sought):
         return None
     opened = next((fence for fence in fences(text) if not fence.closed), None)
     if opened is not None and opened.language not in (*PYTHON, ""):

@@ -105,7 +105,7 @@ def _sentences(message: str) -> list[_Sentence]:
         words = _WORD.findall(part.lower().replace("\\n", "  "))
         letters = sum(len(word.encode()) for word in _LETTERS.findall(part))
         if letters >= _LEAST_LETTERS or len(words) >= _LEAST_PART:
-            found.append(_Sentence(f" {' '.join(words)} ", len(words), sorted(words, key=len)[:-5:-1]))
+            found.append(_Sentence(f" {' '.join(words)} ", len(words), sorted(words, key=len)[:-13:-1]))
     return found
 
 
