@@ -57,7 +57,9 @@ _WITHDRAWN = re.compile(
     r"\W{0,8}(?:I (?:do not|don.t) know(?: the answer)?\W{0,4})?\Z",
     re.IGNORECASE,
 )
-_WITHDRAWING = ("wrong", "correct", "mistake", " not ", "scratch", " back", "ignore", "disregard", "forget")
+_LAST_LETTERS = re.compile(r"(\w{3})\W{0,12}\Z")
+_LAST_OF_WITHDRAWAL = {"ong", "ect", "ake", "ght", "wer", "hat", "ack", "now"}
+_NEAR_END = 15
 _LONGEST_WITHDRAWAL = 160  # characters
 
 
@@ -71,7 +73,12 @@ def is_denied(text: str, start: int) -> bool:
     if text[max(0, start - 1) : start] == "{":  # of \text or \boxed
         before = _COMMAND.sub("", before).rstrip(_OPENING)
     words = _ENDS.get(before[-3:])
-    if words is None or not any(word in before for word in words):
+    if words is None:
+        return False
+    for word in words:  # `any` takes three times as long
+        if word in before:
+            break
+    else:
         return False
     denial = _DENIAL.search(before)
     return denial is not None and _VARIABLE.search(before, 0, denial.start()) is None
@@ -83,7 +90,7 @@ def is_given(text: str, start: int, end: int) -> bool:
     >>> [is_given(text, text.index("4"), text.index("4") + 1) for text in ("Is it 4?", "Is it 4? Yes.", "So: 4?")]
     [False, True, True]
     """
-    follows = _FOLLOWS.match(text, end)
+    follows = _FOLLOWS.match(text, end) if end < len(text) else None
     if follows is not None and (not follows[1] or _ASKS.search(text, max(0, start - _NEAR), start)):
         return False
     return not is_denied(text, start)
@@ -111,6 +118,7 @@ def is_withdrawn(text: str) -> bool:
     >>> [is_withdrawn(f"So B. {end}") for end in ("No wait, that is wrong.", "Actually, C is wrong.", "Wait. It is C.")]
     [True, False, False]
     """
-    end = text[-_LONGEST_WITHDRAWAL:]
-    lowered = end.lower()
-    return any(word in lowered for word in _WITHDRAWING) and _WITHDRAWN.search(end) is not None
+    last = _LAST_LETTERS.search(text, len(text) - _NEAR_END if len(text) > _NEAR_END else 0)
+    if last is None or last[1].lower() not in _LAST_OF_WITHDRAWAL:
+        return False
+    return _WITHDRAWN.search(text[-_LONGEST_WITHDRAWAL:]) is not None

@@ -44,8 +44,13 @@ def own_words(text: str, episode: Episode) -> str:
             for message in (content,) if isinstance(content, str) else content_texts(content):
                 if 2 * _MOST_PARTS * len(text) > len(message):
                     said = said or _lowered(text)
-                    if len(message) > 2 * _LEAST_PART or _may_repeat(said, message):
-                        text, said = _without(text, said, message)
+                    if len(message) <= 2 * _LEAST_PART and not _may_repeat(said, message):
+                        continue
+                    kept = len(message) <= _LONGEST_KEPT
+                    for sentence in _sentences(message) if kept else _sentences.__wrapped__(message):
+                        if len(sentence.text) <= len(said) + 2 and sentence.longest[0] in said:
+                            text, said = _without(text, said, message)
+                            break
     return text
 
 
@@ -78,7 +83,7 @@ def _lowered(text: str) -> str:
 def _without(text: str, said: str, message: str) -> tuple[str, str]:
     """Return a text without a message, and in small letters. The time is linear, and short without its long words."""
     sentences = _sentences(message) if len(message) <= _LONGEST_KEPT else _sentences.__wrapped__(message)
-    sentences = [each for each in sentences if all(word in said for word in each.longest)]
+    sentences = [each for each in sentences if each.longest[0] in said and all(word in said for word in each.longest)]
     if not sentences:
         return text, said
     joined = f" {' '.join(_WORD.findall(said))} "
