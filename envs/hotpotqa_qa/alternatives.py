@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-from gym_llm.grading.denials import is_said
+from gym_llm.grading.denials import is_given_in_sentence
 
 _ARTICLE = re.compile(r"^(?:the|a|an)\s+", re.IGNORECASE)
 _PARENTHESES = re.compile(r"\(([^()]*)\)")
@@ -116,7 +116,7 @@ class Alternative:
                 if self.text == "no" and _NO_ANSWER.match(after):
                     return False
                 is_meant = _REFUSED_BEFORE.search(before) is None and _HEDGED_AFTER.match(after) is None
-                return is_meant and is_said(answer, place, place + len(self.text))
+                return is_meant and is_given_in_sentence(answer, place, place + len(self.text))
             place = answer.find(self.text, place + 1)
         return False
 

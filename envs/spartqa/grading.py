@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from itertools import islice
 
-from gym_llm.grading.denials import is_said
+from gym_llm.grading.denials import is_given_in_sentence
 
 BOTH, NONE = "both of them", "none of them"
 _LINE = r"^(?:[*_`#>-]|[^\S\n])*+{}(?:\s+is)?[*_`\s]*[:-][{}\s]*(.+)"  # also on the next line that is not blank
@@ -80,7 +80,7 @@ class Label:
     def is_affirmed(self, answer: str) -> bool:
         """Return whether an answer names it, and does not deny it or ask for it."""
         said = answer.lower() if self.key in answer.lower() else label_key(answer)
-        return any(is_said(said, *found.span()) for found in re.finditer(re.escape(self.key), said))
+        return any(is_given_in_sentence(said, *found.span()) for found in re.finditer(re.escape(self.key), said))
 
 
 def labels_of(candidates: Iterable[str]) -> list[Label]:

@@ -297,7 +297,7 @@ def boxed_choice(text: str, options: Options, *, texts: bool = False, within: bo
         and (letter := text[start + 7]) in options.letters
         and text.find("\\boxed", start + 1) < 0
     ):
-        return letter if is_given(text, start, start + 9) else None  # the usual answer, in a tenth of the time
+        return letter if is_given(text, start, start + 9) else None  # the usual answer
     box = boxed_answer(text)
     if box is None or len(box) > _LONGEST:
         return None

@@ -75,7 +75,7 @@ def is_denied(text: str, start: int) -> bool:
     words = _ENDS.get(before[-3:])
     if words is None:
         return False
-    for word in words:  # `any` takes three times as long
+    for word in words:  # faster than `any`
         if word in before:
             break
     else:
@@ -96,7 +96,7 @@ def is_given(text: str, start: int, end: int) -> bool:
     return not is_denied(text, start)
 
 
-def is_said(text: str, start: int, end: int) -> bool:
+def is_given_in_sentence(text: str, start: int, end: int) -> bool:
     """Return `is_given` for words of a sentence, before which an article may stand: "It is not the cup"."""
     article = _ARTICLE.search(text, max(0, start - _NEAR), start)
     return is_given(text, start if article is None else article.start(), end)

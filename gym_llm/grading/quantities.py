@@ -119,7 +119,7 @@ NUMBER_WORDS = {word: number for number, word in enumerate(_SMALL)} | {
     f"{tens}{between}{ones}": 10 * number + _SMALL.index(ones or "zero")
     for number, tens in enumerate(_TENS, 2)
     for ones in ("", *_SMALL[1:10])
-    for between in ("- " if ones else [""])
+    for between in (("-", " ") if ones else ("",))
 }
 """Number words below a hundred."""
 

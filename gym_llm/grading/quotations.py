@@ -46,10 +46,10 @@ def own_words(text: str, episode: Episode) -> str:
                     said = said or _lowered(text)
                     if len(message) <= 2 * _LEAST_PART and not _may_repeat(said, message):
                         continue
-                    kept = len(message) <= _LONGEST_KEPT
-                    for sentence in _sentences(message) if kept else _sentences.__wrapped__(message):
+                    sentences = (_sentences if len(message) <= _LONGEST_KEPT else _sentences.__wrapped__)(message)
+                    for sentence in sentences:
                         if len(sentence.text) <= len(said) + 2 and sentence.longest[0] in said:
-                            text, said = _without(text, said, message)
+                            text, said = _without(text, said, sentences)
                             break
     return text
 
@@ -80,10 +80,9 @@ def _lowered(text: str) -> str:
     return (said if len(said) == len(text) else text).replace("\\n", "  ")  # a line break in JSON
 
 
-def _without(text: str, said: str, message: str) -> tuple[str, str]:
-    """Return a text without a message, and in small letters. The time is linear, and short without its long words."""
-    sentences = _sentences(message) if len(message) <= _LONGEST_KEPT else _sentences.__wrapped__(message)
-    sentences = [each for each in sentences if each.longest[0] in said and all(word in said for word in each.longest)]
+def _without(text: str, said: str, sentences: list[_Sentence]) -> tuple[str, str]:
+    """Return a text without a message's parts, and in small letters, in linear time."""
+    sentences = [sentence for sentence in sentences if all(word in said for word in sentence.longest)]
     if not sentences:
         return text, said
     joined = f" {' '.join(_WORD.findall(said))} "

@@ -8,6 +8,7 @@ import re
 from collections.abc import Sequence
 
 from gym_llm.grading.answers import last_box
+from gym_llm.grading.quantities import NUMBER_WORDS
 from gym_llm.judge.json_verdicts import MOST_READ
 from gym_llm.judge.last_word import (
     ADJECTIVES,
@@ -28,7 +29,7 @@ _ANY_BOX = re.compile(r"\\?f?boxed\s?\{")
 _FRACTION = re.compile(r"\\[dt]?frac\{?(\d)\}?\{?(\d)\}?|(\d)\s?/\s?(\d)")
 _NEMO_NUMBER = r"([-+]?\d{1,9}(?:\.\d{1,9})?)"
 _NUMBER = r"([-+]?\d{1,9}(?:\.\d{1,9}|,\d{1,2})?)(?![\w%]|[.,]?\d|\s?[-–—~^]\s?\d|\sto\s\d)"
-_NUMBER_WORDS = ("zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten")
+_NUMBER_WORDS = tuple(NUMBER_WORDS)[:11]  # zero to ten
 _BRACKETS = re.compile(rf"score\s?\[\s?{_NUMBER}\s?\]\s?/\s?\w{{0,20}}\s?\[\s?{_NUMBER}\s?\]", re.IGNORECASE)
 _NEMO_BRACKETS = re.compile(
     rf"score\s?\[\s?{_NEMO_NUMBER}\s?\]\s?/\s?(?:max[_\s-]?possible[_\s-]?)?score\s?\[\s?{_NEMO_NUMBER}\s?\]",

@@ -49,7 +49,7 @@ def statement_in(text: str) -> str | None:
     ('SELECT a FROM b', 'WITH x as I said')
     """
     lowered = text.lower()
-    if not any(word in lowered for word in _FIRST_WORDS):  # twenty times as fast as the expressions
+    if not any(word in lowered for word in _FIRST_WORDS):  # the expressions are slow
         return None
     statement = None
     position = 0
